@@ -91,6 +91,8 @@ mv_status operate(const char* function, mv_group group, const mv_call_options* o
   return with_group(function, group, [&](State& state, const GroupEntry& entry) -> base::Status {
     CallPlan plan;
     if (auto status = plan_call(function, options, MayForget::kNo, &plan, MayLabel::kYes); !status.ok()) return status;
+    if (plan.options.mode == api::Mode::kBlocking)
+      if (auto status = not_reducing(entry); !status.ok()) return status;
     base::Result<Operation> operation = make(entry);
     if (!operation.ok()) return operation.status();
     operation.value().label = plan.options.label;
@@ -344,11 +346,17 @@ mv_status mv_group_members(mv_group group, int64_t* workers, uint64_t capacity, 
   });
 }
 mv_status mv_group_shrink(mv_group group, const mv_call_options* options, mv_group* survivors) {
-  return with_group("mv_group_shrink", group, [&](State& state, const GroupEntry& entry) { return shrink(state, entry, options, survivors); });
+  return with_group("mv_group_shrink", group, [&](State& state, const GroupEntry& entry) {
+    const base::Status status = not_reducing(entry);
+    return status.ok() ? shrink(state, entry, options, survivors) : status;
+  });
 }
 
 mv_status mv_group_grow(mv_group group, const char* name, uint64_t ranks, const mv_call_options* options, mv_group* grown) {
-  return with_group("mv_group_grow", group, [&](State& state, const GroupEntry& entry) { return grow(state, entry, name, ranks, options, grown); });
+  return with_group("mv_group_grow", group, [&](State& state, const GroupEntry& entry) {
+    const base::Status status = not_reducing(entry);
+    return status.ok() ? grow(state, entry, name, ranks, options, grown) : status;
+  });
 }
 mv_status mv_group_join(mv_node node, const char* name, const mv_call_options* options, mv_group* group) {
   return boundary("mv_group_join", [&](State& state) { return mv::capi::join(state, node, name, options, group); });
@@ -480,8 +488,14 @@ mv_status mv_group_barrier(mv_group group, const mv_call_options* options) {
 }
 
 mv_status mv_allreduce_drain(mv_group group, mv_array* arrays, uint64_t capacity, mv_drained* next, const mv_call_options* options) {
-  return with_group("mv_allreduce_drain", group, [&](State&, const GroupEntry& entry) { return drain(entry, arrays, capacity, next, options); });
+  return with_group("mv_allreduce_drain", group, [&](State&, const GroupEntry& entry) {
+    const base::Status status = not_reducing(entry);
+    return status.ok() ? drain(entry, arrays, capacity, next, options) : status;
+  });
 }
 mv_status mv_allreduce_zeros(mv_group group, const mv_call_options* options) {
-  return with_group("mv_allreduce_zeros", group, [&](State&, const GroupEntry& entry) { return drain_with_zeros(entry, options); });
+  return with_group("mv_allreduce_zeros", group, [&](State&, const GroupEntry& entry) {
+    const base::Status status = not_reducing(entry);
+    return status.ok() ? drain_with_zeros(entry, options) : status;
+  });
 }

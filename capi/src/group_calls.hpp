@@ -2,6 +2,7 @@
 // What exported functions of groups have in common.
 
 #include <exception>
+#include <thread>
 
 #include "api/group/group.hpp"
 #include "boundary.hpp"
@@ -24,6 +25,12 @@ mv_status with_group(const char* function, mv_group group, Work work) {
       throw;
     }
   });
+}
+
+/// MV_EREENTRANT inside the function of a custom reduction of this group: a blocking operation would wait for the function's end.
+inline base::Status not_reducing(const GroupEntry& entry) {
+  if (entry.reducing->load(std::memory_order_relaxed) != std::this_thread::get_id()) return {};
+  return base::Status(MV_EREENTRANT, "this thread runs the function of a custom reduction of this group, for whose end the call would wait");
 }
 
 }  // namespace mv::capi

@@ -3,6 +3,7 @@
 #include <polyverso/group.h>
 
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,7 @@ base::Result<api::CustomReductionRef> begin(const char* function, const GroupEnt
   CallPlan plan;
   if (auto status = plan_call(function, options, MayForget::kNo, &plan, MayLabel::kYes); !status.ok()) return status;
   if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "MV_ASYNC is not supported: the call blocks");
+  if (auto status = not_reducing(entry); !status.ok()) return status;
   if (auto status = check_group_flags(flags); !status.ok()) return status;
   auto read = read_arrays(values, arrays);
   if (!read.ok()) return read.status();
@@ -39,7 +41,8 @@ void show(const std::vector<collective::Array>& theirs, mv_array* shown) {
 }
 
 /// The whole reduction loop, around the caller's function.
-base::Status reduce(api::CustomReduction& custom, const mv_array* values, uint64_t arrays, mv_reducer reducer, void* user, uint64_t* contributors) {
+base::Status reduce(api::CustomReduction& custom, ReducingThread& reducing, const mv_array* values, uint64_t arrays, mv_reducer reducer, void* user,
+                    uint64_t* contributors) {
   std::vector<mv_array> shown(arrays);
   for (;;) {
     const auto theirs = custom.next();
@@ -50,7 +53,10 @@ base::Status reduce(api::CustomReduction& custom, const mv_array* values, uint64
     if (!theirs.ok()) return theirs.status();
     if (theirs.value() == nullptr) break;
     show(*theirs.value(), shown.data());
-    const base::Status outcome = check_outcome("reducer", reducer(user, values, shown.data(), arrays));
+    reducing.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    const mv_status status = reducer(user, values, shown.data(), arrays);
+    reducing.store({}, std::memory_order_relaxed);
+    const base::Status outcome = check_outcome("reducer", status);
     if (auto status = custom.done(outcome); !status.ok()) return status;
   }
   const auto ended = custom.end();
@@ -85,7 +91,7 @@ mv_status mv_allreduce_custom(mv_group group, const mv_array* values, uint64_t a
     if (reducer == nullptr) return base::Status(MV_EINVAL, "the function is NULL");
     auto custom = begin(kFunction, entry, values, arrays, flags, options);
     if (!custom.ok()) return custom.status();
-    return reduce(*custom.value(), values, arrays, reducer, user, contributors);
+    return reduce(*custom.value(), *entry.reducing, values, arrays, reducer, user, contributors);
   });
 }
 
@@ -95,7 +101,7 @@ mv_status mv_custom_begin(mv_group group, const mv_array* values, uint64_t array
     if (custom == nullptr) return base::Status(MV_EINVAL, "the pointer for the handle is NULL");
     auto begun = begin(kFunction, entry, values, arrays, flags, options);
     if (!begun.ok()) return begun.status();
-    *custom = state.customs.insert({entry.node, entry.group, std::move(begun).value()});
+    *custom = state.customs.insert({entry.node, entry.group, std::move(begun).value(), entry.reducing});
     return {};
   });
 }
@@ -106,6 +112,7 @@ mv_status mv_custom_next(mv_custom custom, mv_array* theirs, int32_t* more) {
     if (!next.ok()) return next.status();
     if (next.value() != nullptr && theirs == nullptr && !next.value()->empty()) return base::Status(MV_EINVAL, "theirs is NULL");
     *more = next.value() != nullptr ? 1 : 0;
+    if (next.value() != nullptr) pin->reducing->store(std::this_thread::get_id(), std::memory_order_relaxed);
     if (next.value() != nullptr) show(*next.value(), theirs);
     return {};
   });
@@ -113,12 +120,14 @@ mv_status mv_custom_next(mv_custom custom, mv_array* theirs, int32_t* more) {
 mv_status mv_custom_done(mv_custom custom, mv_status status) {
   return with_custom("mv_custom_done", custom, [&](State&, const CustomTable::Pin& pin) -> base::Status {
     if (auto wrong = check_status(status); !wrong.ok()) return wrong;
+    pin->reducing->store({}, std::memory_order_relaxed);
     return pin->reduction->done(check_outcome("reducer", status));
   });
 }
 mv_status mv_custom_end(mv_custom custom, uint64_t* contributors) {
   return with_custom("mv_custom_end", custom, [&](State& state, const CustomTable::Pin& pin) -> base::Status {
     if (!state.customs.close(pin)) return not_a(state, "mv_custom_end", HandleKind::kCustom, custom);
+    pin->reducing->store({}, std::memory_order_relaxed);
     const auto ended = pin->reduction->end();
     if (ended.ok() && contributors != nullptr) *contributors = ended.value();
     return ended.ok() ? base::Status() : ended.status();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include "api/gossip/gossip_node.hpp"
 #include "api/group/group.hpp"
@@ -60,15 +61,19 @@ struct StoreEntry {
   std::shared_ptr<ManualUpdate> manual = {};  ///< only for the thread that set the updater
 };
 
+/// The thread that runs the function of a group's custom reduction now, if any.
+using ReducingThread = std::atomic<std::thread::id>;
 struct GroupEntry {
   NodeRef node;
   api::GroupRef group;
+  std::shared_ptr<ReducingThread> reducing = std::make_shared<ReducingThread>();
 };
 /// A manual reduction.
 struct CustomEntry {
   NodeRef node;
   api::GroupRef group;
   api::CustomReductionRef reduction;
+  std::shared_ptr<ReducingThread> reducing;  ///< of the group
 };
 
 struct Strategy;  // strategies.hpp

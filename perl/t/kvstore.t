@@ -76,6 +76,17 @@ $kv->push(3, ones());
 $kv->pull(3, $a);
 holds($a, 10, 'and the updater stays');
 
+# A store that could not be closed inside its updater can be later.
+{
+    my $other = Polyverso::KVStore->create('local');
+    $other->init(1, Polyverso::Tensor->ones([2]));
+    $other->set_updater(sub { $other->close });
+    like(failure(sub { $other->push(1, Polyverso::Tensor->ones([2])) }), qr/MV_EREENTRANT/, 'no close inside the updater');
+    $other->set_updater(undef);
+    $other->close;
+    like(failure(sub { $other->push(1, Polyverso::Tensor->ones([2])) }), qr/closed/, 'a close afterwards');
+}
+
 # The result of an updater
 my $kept;
 for my $case (

@@ -99,7 +99,11 @@ class KVStore(Handle):
         stay on the servers."""
         if not self.is_closed:
             self.is_closed = True
-            capi.kv_free(self._handle)
+            try:
+                capi.kv_free(self._handle)
+            except StateError as refusal:
+                self.is_closed = refusal.status != capi.MV_EREENTRANT  # inside of its updater, the store stays open
+                raise
 
     def __del__(self) -> None:
         try:

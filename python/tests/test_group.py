@@ -201,6 +201,30 @@ def test_a_function_of_ones_own_reduces(cluster):
         assert text == "3 [[6.0, 6.0], [6.0, 6.0]]\n3 [[5], [2.0]]\n3\n"
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_function_of_ones_own_cannot_wait_for_its_own_group(cluster, transport):
+    script = """
+    refused = set()
+    with Group(node) as another:
+        def nested(mine, theirs):
+            for call in (lambda: group.allreduce(np.ones(2)), group.barrier, lambda: group.allreduce_custom(np.ones(2), nested), group.shrink):
+                try:
+                    call()
+                except polyverso.Error as error:
+                    refused.add(error.name)
+            mine += theirs
+        values = np.ones(2)
+        group.allreduce_custom(values, nested)
+        for usable in (group, another):
+            sum = np.ones(1)
+            usable.allreduce(sum)
+            print(values.tolist(), sorted(refused), sum.tolist())
+    """
+    texts = printed(cluster, script, **TRANSPORTS[transport])
+    refusing, others = ("[3.0, 3.0] ['MV_EREENTRANT'] [3.0]\n" * 2, "[3.0, 3.0] [] [3.0]\n" * 2)
+    assert refusing in texts and set(texts) <= {refusing, others}, texts  # a leaf of the tree does not call its function
+
+
 def test_manual_steps_check_what_is_to_take_the_values(cluster):
     script = """
     from polyverso import capi

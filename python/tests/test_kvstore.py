@@ -914,3 +914,15 @@ def test_an_asynchronous_pushpull_keeps_what_it_pulls_into(kv):
         capi.mv_request_wait(request, 0)
         gc.collect()
         assert sys.getrefcount(into) == references
+
+
+def test_a_store_that_could_not_be_closed_inside_its_updater_can_be_later():
+    kv = kvstore.create("local")
+    kv.init(1, ones())
+    kv.set_updater(lambda key, merged, stored: kv.close())
+    with pytest.raises(StateError, match="MV_EREENTRANT"):
+        kv.push(1, ones())
+    kv.set_updater(None)
+    kv.close()
+    with pytest.raises(polyverso.Error):
+        kv.push(1, ones())

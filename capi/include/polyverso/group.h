@@ -233,7 +233,7 @@ MV_API mv_status mv_allreduce_zeros(mv_group group, const mv_call_options *optio
 /* ---------------------------------------------------------- custom reductions */
 
 /** mine = f(mine, theirs), array by array. Runs on the thread that made the call. Any status but MV_OK fails the
- *  operation on all ranks. */
+ *  operation on all ranks. Inside it, blocking operations of the same group are MV_EREENTRANT. */
 typedef mv_status (*mv_reducer)(void *user, const mv_array *mine, const mv_array *theirs, uint64_t arrays);
 
 /** An all-reduce in place by the caller's own function, over a binary tree: values[rank 0] ends on all ranks, so

@@ -97,8 +97,10 @@ sub close {
     my ($self) = @_;
     return if $self->_state;
     $self->_has_ended('closed');
-    Polyverso::CAPI->can($self->closes_with)->($self->{handle});
-    return;
+    return if eval { Polyverso::CAPI->can($self->closes_with)->($self->{handle}); 1 };
+    my $error = $@;
+    $self->_has_ended(undef) if eval { $error->name eq 'MV_EREENTRANT' };    # a store inside its updater stays open
+    die $error;
 }
 
 sub DESTROY {

@@ -136,11 +136,11 @@ def start(script, environment, listener=None, words=(), own_stderr=False):
     return _forks[namespace].start(script, environment, listener, words, own_stderr)
 
 
-def show_without_this_file(kind, error, trace):
-    """As the interpreter shows an error of `python3 -c`."""
+def show_without_this_file(kind, error, trace, show=sys.__excepthook__):
+    """As the interpreter shows an error of `python3 -c`. Without names of this file, which the script does not have."""
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
-    sys.__excepthook__(kind, error.with_traceback(trace), trace)
+    show(kind, error.with_traceback(trace), trace)
 
 
 def serve(number):

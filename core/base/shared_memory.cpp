@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -91,6 +92,11 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::make(const char* label, size
   rlimit largest{};
   if (getrlimit(RLIMIT_FSIZE, &largest) == 0 && bytes > largest.rlim_cur)
     return error(MV_ESYSTEM, "can't create {} bytes of shared memory: files may have at most {} bytes (ulimit -f)", bytes, largest.rlim_cur);
+  // Pages are allocated when they are first written, so the kernel would refuse nothing here, and end processes then.
+  struct sysinfo machine {};
+  if (sysinfo(&machine) == 0 && bytes / machine.mem_unit > machine.totalram + machine.totalswap)
+    return error(MV_ENOMEM, "can't allocate {} bytes of shared memory: this machine has {} in all", bytes,
+                 (machine.totalram + machine.totalswap) * machine.mem_unit);
   const int fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return error(MV_ESYSTEM, "can't create shared memory: {}", std::strerror(errno));
   if (retried([&] { return ftruncate(fd, static_cast<off_t>(bytes)); }) != 0) {

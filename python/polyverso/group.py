@@ -27,7 +27,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tu
 
 from . import capi, dtypes, leaving
 from ._numpy import np
-from .arrays import as_bits, as_rows, in_place, is_ndarray, label_of, milliseconds, on_device, shape_of
+from .arrays import as_bits, in_place, is_ndarray, label_of, milliseconds, on_device, shape_of
 from .errors import ArgumentError, Error
 from .foreign import memory_of
 from .handles import Handle, remember
@@ -105,6 +105,18 @@ def _to_lend(array: Any) -> np.ndarray:
     """The array for a C function that only reads it, but takes what it could write: a copy if necessary."""
     own = np.asarray(_own(array))
     return own if own.flags.c_contiguous and own.flags.writeable else own.copy()
+
+
+def _integers(what: str, values: Iterable[Any]) -> np.ndarray:
+    numbers = np.asarray(list(values))
+    if numbers.size and numbers.dtype.kind not in "iu":
+        raise ArgumentError(capi.MV_EDTYPE, f"{what} must be integers, not {numbers.dtype}")
+    return np.ascontiguousarray(numbers, np.int64)
+
+
+def _need_rows(array: Any) -> None:
+    if len(array.shape) == 0:
+        raise ArgumentError(capi.MV_ESHAPE, "the array is a single number: one with rows is needed, which the ranks divide")
 
 
 def _options(timeout: Optional[float], *arrays: Any, flags: int = 0) -> Dict[str, int]:
@@ -196,7 +208,7 @@ class Group(Handle):
     _instead = "open a group in the other process, polyverso.Group(node)"
 
     def __init__(self, node: Any = 0, workers: Optional[Iterable[int]] = None, *, handle: int = 0) -> None:
-        ids = None if workers is None else as_rows(list(workers))
+        ids = None if workers is None else _integers("workers", workers)
         self._node: int = _node_of(node)
         self._number = handle or capi.mv_group_open(self._node, ids)
         remember(self._number, self)
@@ -486,7 +498,9 @@ class Group(Handle):
         mine = _to_lend(array) if there is None else there
         if (send_rows is None) != (receive_rows is None):
             raise ValueError("send_rows and receive_rows are needed both, or none of them")
-        rows = [None if counts is None else np.asarray(as_rows(list(counts)), np.int64) for counts in (send_rows, receive_rows)]
+        _need_rows(mine)
+        given = (("send_rows", send_rows), ("receive_rows", receive_rows))
+        rows = [None if counts is None else _integers(name, counts) for name, counts in given]
         if send_rows is None and len(mine) % self.size:
             raise ValueError(f"{len(mine)} rows can't be divided evenly among {self.size} ranks")
         for name, counts in zip(("send_rows", "receive_rows"), rows):
@@ -510,6 +524,7 @@ class Group(Handle):
         """The array of a reduce-scatter, and this rank's part of it."""
         if (whole := on_device(array)) is None:
             whole = np.asarray(_own(array))
+        _need_rows(whole)
         rows, over = divmod(len(whole), self.size)
         if over:
             raise ValueError(f"{len(whole)} rows can't be divided evenly among {self.size} ranks")

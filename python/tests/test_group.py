@@ -412,3 +412,14 @@ def test_manual_reductions_keep_their_arrays(group):
     assert capi.mv_custom_next(custom, [np.zeros(4)]) == 0
     assert capi.mv_custom_end(custom) == 1
     values.clear()
+
+
+@pytest.mark.parametrize("call, told", [
+    (lambda group: group.alltoall(np.ones(3), [1.5], [3]), "send_rows must be integers, not float64"),
+    (lambda group: group.alltoall(np.ones(3), [3], ["3"]), "receive_rows must be integers"),
+    (lambda group: group.alltoall(np.float32(3)), "the array is a single number"),
+    (lambda group: group.reduce_scatter(np.array(3.0)), "the array is a single number"),
+])
+def test_what_cannot_be_divided_is_named(group, call, told):
+    with pytest.raises(polyverso.ArgumentError, match=told):
+        call(group)

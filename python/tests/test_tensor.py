@@ -496,3 +496,8 @@ def test_wrong_uses_say_what_they_are():
     with pytest.raises(polyverso.ArgumentError):
         Tensor.view(np.zeros(3, np.int16))
     assert not tensor.equal(Tensor.zeros((3, 2))) and tensor.close(tensor + 1e-9)
+
+
+def test_a_tensor_that_no_memory_holds_is_an_error_at_once():
+    with pytest.raises(polyverso.Error, match="MV_ENOMEM.*this machine has"):
+        Tensor.ones([1 << 40])

@@ -346,17 +346,13 @@ mv_status mv_group_members(mv_group group, int64_t* workers, uint64_t capacity, 
   });
 }
 mv_status mv_group_shrink(mv_group group, const mv_call_options* options, mv_group* survivors) {
-  return with_group("mv_group_shrink", group, [&](State& state, const GroupEntry& entry) {
-    const base::Status status = not_reducing(entry);
-    return status.ok() ? shrink(state, entry, options, survivors) : status;
-  });
+  return with_group_of_others("mv_group_shrink", group,
+                              [&](State& state, const GroupEntry& entry) { return shrink(state, entry, options, survivors); });
 }
 
 mv_status mv_group_grow(mv_group group, const char* name, uint64_t ranks, const mv_call_options* options, mv_group* grown) {
-  return with_group("mv_group_grow", group, [&](State& state, const GroupEntry& entry) {
-    const base::Status status = not_reducing(entry);
-    return status.ok() ? grow(state, entry, name, ranks, options, grown) : status;
-  });
+  return with_group_of_others("mv_group_grow", group,
+                              [&](State& state, const GroupEntry& entry) { return grow(state, entry, name, ranks, options, grown); });
 }
 mv_status mv_group_join(mv_node node, const char* name, const mv_call_options* options, mv_group* group) {
   return boundary("mv_group_join", [&](State& state) { return mv::capi::join(state, node, name, options, group); });
@@ -488,14 +484,9 @@ mv_status mv_group_barrier(mv_group group, const mv_call_options* options) {
 }
 
 mv_status mv_allreduce_drain(mv_group group, mv_array* arrays, uint64_t capacity, mv_drained* next, const mv_call_options* options) {
-  return with_group("mv_allreduce_drain", group, [&](State&, const GroupEntry& entry) {
-    const base::Status status = not_reducing(entry);
-    return status.ok() ? drain(entry, arrays, capacity, next, options) : status;
-  });
+  return with_group_of_others("mv_allreduce_drain", group,
+                              [&](State&, const GroupEntry& entry) { return drain(entry, arrays, capacity, next, options); });
 }
 mv_status mv_allreduce_zeros(mv_group group, const mv_call_options* options) {
-  return with_group("mv_allreduce_zeros", group, [&](State&, const GroupEntry& entry) {
-    const base::Status status = not_reducing(entry);
-    return status.ok() ? drain_with_zeros(entry, options) : status;
-  });
+  return with_group_of_others("mv_allreduce_zeros", group, [&](State&, const GroupEntry& entry) { return drain_with_zeros(entry, options); });
 }

@@ -27,10 +27,19 @@ mv_status with_group(const char* function, mv_group group, Work work) {
   });
 }
 
-/// MV_EREENTRANT inside the function of a custom reduction of this group: a blocking operation would wait for the function's end.
+/// MV_EREENTRANT inside the function of a custom reduction of this group, for whose end a blocking operation would wait.
 inline base::Status not_reducing(const GroupEntry& entry) {
   if (entry.reducing->load(std::memory_order_relaxed) != std::this_thread::get_id()) return {};
-  return base::Status(MV_EREENTRANT, "this thread runs the function of a custom reduction of this group, for whose end the call would wait");
+  return base::Status(MV_EREENTRANT, "this thread is inside the function of a custom reduction of this group: the call would wait for it");
+}
+
+/// with_group() for work that blocks until other ranks take part.
+template <typename Work>
+mv_status with_group_of_others(const char* function, mv_group group, Work work) {
+  return with_group(function, group, [&](State& state, const GroupEntry& entry) -> base::Status {
+    if (auto status = not_reducing(entry); !status.ok()) return status;
+    return work(state, entry);
+  });
 }
 
 }  // namespace mv::capi

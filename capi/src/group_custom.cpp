@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/group/device_reduction.hpp"
+#include "base/undo.hpp"
 #include "boundary.hpp"
 #include "group_arrays.hpp"
 #include "group_calls.hpp"
@@ -54,8 +55,10 @@ base::Status reduce(api::CustomReduction& custom, ReducingThread& reducing, cons
     if (theirs.value() == nullptr) break;
     show(*theirs.value(), shown.data());
     reducing.store(std::this_thread::get_id(), std::memory_order_relaxed);
-    const mv_status status = reducer(user, values, shown.data(), arrays);
-    reducing.store({}, std::memory_order_relaxed);
+    const mv_status status = [&] {
+      const base::Undo over([&] { reducing.store({}, std::memory_order_relaxed); });  // a function in C++ may throw
+      return reducer(user, values, shown.data(), arrays);
+    }();
     const base::Status outcome = check_outcome("reducer", status);
     if (auto status = custom.done(outcome); !status.ok()) return status;
   }

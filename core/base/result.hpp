@@ -51,7 +51,7 @@ Status error(mv_status code, fmt::format_string<Args...> format, Args&&... args)
 }
 
 /// MV_OK, for a Result without an error.
-inline constinit const Status kOk;
+inline const Status kOk;
 
 /// A value or an error.
 template <typename T>

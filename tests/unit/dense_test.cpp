@@ -569,6 +569,6 @@ int main() {
       cmocka_unit_test(threads_add_at_once),
   };
   return mv::test::run_those_with_threads("shard/dense", tests,
-                             {"a_snapshot_holds_what_was_there_when_it_was_taken", "a_copy_has_what_each_worker_last_got",
-                              "a_replacement_clears_all_other_rows", "threads_add_at_once"});
+                                           {"a_snapshot_holds_what_was_there_when_it_was_taken", "a_copy_has_what_each_worker_last_got",
+                                            "a_replacement_clears_all_other_rows", "threads_add_at_once"});
 }

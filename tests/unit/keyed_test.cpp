@@ -645,5 +645,6 @@ int main() {
       cmocka_unit_test(threads_add_at_once),
   };
   return mv::test::run_those_with_threads("shard/keyed", tests,
-                             {"a_snapshot_holds_what_was_there_when_it_was_taken", "a_copy_has_what_each_worker_last_got", "threads_add_at_once"});
+                                           {"a_snapshot_holds_what_was_there_when_it_was_taken", "a_copy_has_what_each_worker_last_got",
+                                            "threads_add_at_once"});
 }

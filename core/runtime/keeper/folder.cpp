@@ -33,7 +33,8 @@ struct flock lock_of(off_t byte, short type) {
   return lock;
 }
 
-bool try_to_lock(const transport::Fd& fd, off_t byte, short type) {
+/// False, with errno, if the lock can't be set: EAGAIN or EACCES if another one excludes it.
+bool set_lock(const transport::Fd& fd, off_t byte, short type) {
   struct flock lock = lock_of(byte, type);
   return base::retried([&] { return ::fcntl(fd.get(), F_OFD_SETLK, &lock); }) == 0;
 }
@@ -76,16 +77,15 @@ base::Result<std::optional<Entry>> Folder::take(const Entry& entry, bool is_memb
   for (int looks = 0;; ++looks) {
     transport::Fd fd(base::retried([&] { return ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644); }));
     if (!fd) return failure("open", errno);
-    if (try_to_lock(fd, kOwner, F_WRLCK)) {
+    if (set_lock(fd, kOwner, F_WRLCK)) {
       if (!is_at(fd, path_)) continue;
-      if (!is_member && !try_to_lock(fd, kMembers, F_WRLCK)) {
+      if (!is_member && !set_lock(fd, kMembers, F_WRLCK)) {
         if (errno != EAGAIN && errno != EACCES) return failure("lock", errno);
         // Of a process that a member is about to replace.
         if (const auto gone = parse_entry(content_of(fd.get()).value_or(""))) return std::optional(*gone);
         return base::error(MV_ESTATE, "keeper: members of the cluster that has {} are alive, and the file does not tell who had the name", path_);
       }
-      struct flock members = lock_of(kMembers, F_UNLCK);
-      static_cast<void>(::fcntl(fd.get(), F_OFD_SETLK, &members));
+      set_lock(fd, kMembers, F_UNLCK);
       const std::string text = write_entry(entry);
       if (::ftruncate(fd.get(), 0) != 0 || ::pwrite(fd.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) ||
           ::fsync(fd.get()) != 0)
@@ -135,7 +135,7 @@ base::Status Folder::keep(Deadline) {
 void Folder::attend() {
   attending_ = transport::Fd(base::retried([&] { return ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW); }));
   // The process that claims the name may have this byte for a moment.
-  for (int tries = 0; attending_ && !try_to_lock(attending_, kMembers, F_RDLCK);)
+  for (int tries = 0; attending_ && !set_lock(attending_, kMembers, F_RDLCK);)
     if (++tries == kMostLooks || !pause(kLookAgain)) attending_.reset();
 }
 
@@ -144,14 +144,14 @@ Folder::~Folder() {
   attending_.reset();
   // The last member removes the file of a name that nobody has.
   locked_ = transport::Fd(base::retried([&] { return ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW); }));
-  if (!locked_ || !try_to_lock(locked_, kOwner, F_WRLCK) || !is_at(locked_, path_)) return;
+  if (!locked_ || !set_lock(locked_, kOwner, F_WRLCK) || !is_at(locked_, path_)) return;
   release({});
 }
 
 void Folder::release(Deadline) {
   // The file goes while it is still locked, so that it can't be another process's. Members who may take the name over
   // need it.
-  if (locked_ && try_to_lock(locked_, kMembers, F_WRLCK)) ::unlink(path_.c_str());
+  if (locked_ && set_lock(locked_, kMembers, F_WRLCK)) ::unlink(path_.c_str());
   locked_.reset();
 }
 

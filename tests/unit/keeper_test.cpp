@@ -188,6 +188,7 @@ void entries_are_parsed_as_they_were_written(void**) {
   const std::string text = write_entry(entry);
   for (size_t cut = 0; cut < text.size(); ++cut) assert_false(parse_entry(text.substr(0, cut)).has_value());
   assert_false(parse_entry(text + "x").has_value());
+  assert_true(parse_entry(text + "\n\n") == entry);  // over a longer one
   assert_false(parse_entry("polyverso 1\na\nb\nnumber\nc\n").has_value());
 }
 
@@ -199,14 +200,14 @@ void a_name_in_a_folder_is_free_again_when_its_process_dies(void**) {
   const pid_t child = fork();
   if (child == 0) {
     const auto registry = make_registry(address, "", 5s);
-    const bool claimed = registry->claim(entry_of("child"), within(1s)).ok();
+    const bool claimed = registry->claim(entry_of("the child, whose entry is longer"), within(1s)).ok();
     _exit(write(ready[1], claimed ? "y" : "n", 1) == 1 ? pause() : 1);
   }
   char answer = 0;
   assert_true(read(ready[0], &answer, 1) == 1 && answer == 'y');
   const auto registry = make_registry(address, "", 5s);
   const auto taken = registry->claim(entry_of("parent"), within(1s));
-  assert_true(taken.ok() && taken.value() && taken.value()->id == "child");
+  assert_true(taken.ok() && taken.value() && taken.value()->id == "the child, whose entry is longer");
   kill(child, SIGSTOP);
   assert_true(registry->look(within(1s)).value().has_value());  // a stopped process keeps it
   kill(child, SIGKILL);
@@ -216,6 +217,7 @@ void a_name_in_a_folder_is_free_again_when_its_process_dies(void**) {
   const auto claimed = registry->claim(entry_of("parent"), within(1s));
   assert_true(claimed.ok() && !claimed.value());
   assert_true(registry->keep(within(1s)).ok());
+  assert_string_equal(registry->look(within(1s)).value()->id.c_str(), "parent");
   const auto second = make_registry(address, "", 5s);
   assert_string_equal(second->claim(entry_of("second"), within(1s)).value()->id.c_str(), "parent");
   registry->release(within(1s));

@@ -453,8 +453,10 @@ void Cluster::tick_keeping(base::Nanos now) {
   }
   if (now >= read_at_) read_keeper();
   if (now >= awaited_until_)
-    cut_off(base::error(MV_EPEERLOST, "{}, and no other server could take its place as master within {:.3g} s", master_lost_.text(),
-                        base::seconds(2 * self_.heartbeat_timeout + kPatience)));
+    cut_off(can_replace_master() ? base::error(MV_EPEERLOST, "{}, and no other server could take its place as master within {:.3g} s", master_lost_.text(),
+                                               base::seconds(2 * self_.heartbeat_timeout + kPatience))
+                                 : base::error(MV_EPEERLOST, "{}, and of the processes that decide about the members too few are left to choose a new master",
+                                               master_lost_.text()));
   if (now >= tell_undecided_at_) {
     tell_undecided_at_ = now + tell_undecided_every();
     for (const auto& [peer, contact] : contacts_)

@@ -86,10 +86,10 @@ base::Result<std::optional<Entry>> Folder::take(const Entry& entry, bool is_memb
         return base::error(MV_ESTATE, "keeper: members of the cluster that has {} are alive, and the file does not tell who had the name", path_);
       }
       set_lock(fd, kMembers, F_UNLCK);
-      const std::string text = write_entry(entry);
-      if (::ftruncate(fd.get(), 0) != 0 || ::pwrite(fd.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) ||
-          ::fsync(fd.get()) != 0)
-        return failure("write", errno);
+      // In one write over all of the last entry: a process that is killed here leaves the one or the other.
+      std::string text = write_entry(entry);
+      text.resize(std::max(text.size(), content_of(fd.get()).value_or("").size()), '\n');
+      if (::pwrite(fd.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) || ::fsync(fd.get()) != 0) return failure("write", errno);
       locked_ = std::move(fd);
       attending_.reset();
       return std::optional<Entry>();

@@ -117,7 +117,7 @@ std::optional<Entry> parse_entry(std::string_view text) {
   }
   Entry entry{std::string(lines[0]), std::string(lines[1]), 0, std::string(lines[3])};
   const auto [end, failure] = std::from_chars(lines[2].data(), lines[2].data() + lines[2].size(), entry.pid);
-  if (failure != std::errc() || end != lines[2].data() + lines[2].size() || !text.empty()) return std::nullopt;
+  if (failure != std::errc() || end != lines[2].data() + lines[2].size() || text.find_first_not_of('\n') != text.npos) return std::nullopt;
   return entry;
 }
 

@@ -69,6 +69,21 @@ $kv->pull(['w', 'b', 3], [my @out = map { $class->zeros($shape) } 1 .. 3]);
 holds($out[0], 4, 'a key before');
 holds($out[1], 1, 'the key stays as it was');
 holds($out[2], 8, 'a key behind');
+
+# Perl lets a function be left by `next` and `last`, which warns.
+{
+    no warnings 'exiting';
+    for my $leave (sub { next }, sub { last }, sub { last OUT }) {
+        $kv->set_updater(sub { my ($key, $merged, $stored) = @_; $stored += $merged; $leave->() });
+        my $fault;
+      OUT: { $fault = failure(sub { $kv->push(3, ones()) }) }
+        like($fault, qr/MV_EINVAL: key "3": the updater was left by next or last/, 'left by a loop') if defined $fault;
+        $kv->set_updater(undef);
+        $kv->pull(3, $a);
+        holds($a, 8, 'the key stays as it was, and the store goes on');
+    }
+    $kv->set_updater(sub { my ($key, $merged, $stored) = @_; $stored += $merged * 2 });
+}
 for my $wrong (3, 'code', [], {}, 0) {
     like(failure(sub { $kv->set_updater($wrong) }), qr/MV_EINVAL: \$kv->set_updater: a code reference is needed/, 'what is no function is refused');
 }

@@ -168,6 +168,9 @@ SKIP: {
     my $refuse = qr/a PDL has 1 bad values: replace them/;
     answers('bad values of a PDL',
         qr/\A\$table->add: a PDL has 1 bad values/, sub { $table->add($bad) },
+        $refuse, sub { Polyverso::Tensor->copy_of($bad) },
+        $refuse, sub { Polyverso::Tensor->view($bad) },
+        $refuse, sub { Polyverso::Tensor->zeros([$bad->nelem])->assign($bad) },
         $refuse, sub { $group->allreduce($bad) },
         $refuse, sub { $sgd->sum_gradients([$bad]) },
         $refuse, sub { $store->push('w', $bad) },

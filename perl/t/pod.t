@@ -12,7 +12,7 @@ my $have_coverage = eval { require Pod::Coverage; 1 };
 my %need = (AI => [qw(Mouse PDL)], Polyverso => []);
 
 # Modules that are internal, or generated.
-my %is_internal = map { ("Polyverso::$_" => 1) } qw(CAPI Exit Handle KVStore::Stored KVStore::Values Lists Names Values);
+my %is_internal = map { ("Polyverso::$_" => 1) } qw(CAPI Callback Exit Handle KVStore::Stored KVStore::Values Lists Names Values);
 $is_internal{"AI::MXNet::$_"} = 1 for qw(Function::Parameters NDArray::File NDArray::Operators NS Optimizer::Native);
 # Functions that other modules of the distribution call, and those that Perl and Mouse call.
 my %helpers = (

@@ -126,5 +126,10 @@ for my $wrong (undef, [1, 2], 3) {
 for my $wrong ([1, 'x'], [[1, 2], [3]], [1, undef], [1, {}], 'text', undef, {}) {
     like(eval { Polyverso::Tensor->copy_of($wrong); 1 } ? 'nothing' : $@->text, qr/copy_of: the (?:value|list)/, 'a copy needs numbers');
 }
+for my $wrong ([300, 'u8', '0 .. 255'], [-129, 'i8', '-128 .. 127'], [2**31, 'i32', '-2147483648 .. 2147483647'], [0.5, 'i64', ''], ['nan', 'i64', '']) {
+    my ($value, $dtype, $range) = @$wrong;
+    like(eval { Polyverso::Tensor->copy_of([1, $value], $dtype); 1 } ? 'nothing' : $@->text,
+        qr/copy_of: the value at index 1 is "\Q$value\E", not an integer of \Q$range/i, "$value is no $dtype");
+}
 
 done_testing;

@@ -109,4 +109,22 @@ for my $type (qw(local device)) {
     is_deeply([map { sprintf '%.3f', $_ } $_->aspdl->list], ['1.000', '-2.000', '3.000'], "$type: trained on two devices") for @weights;
 }
 
+# An updater of the program's own changes the stored array in place, on its device.
+for my $type (qw(local device nccl)) {
+    my $kv = mx->kv->create($type);
+    $kv->init(3, mx->nd->ones([2, 3], ctx => mx->gpu(1)));
+    my $context;
+    $kv->_set_updater(sub { my ($key, $input, $stored) = @_; $context = $stored->context; $stored += $input * 2 });
+    $kv->push(3, mx->nd->ones([2, 3], ctx => mx->gpu(1)));
+    $kv->pull(3, out => my $out = mx->nd->zeros([2, 3]));
+    is_deeply([$out->aspdl->list], [(3) x 6], "$type: an updater in Perl");
+    is("$context", $type eq 'local' ? 'cpu(0)' : 'gpu(1)', "$type: it gets arrays where the key is");
+}
+
+# Numbers that are not on the device yet.
+my $array = mx->nd->ones([2], ctx => $gpu);
+$array += pdl(1, 2);
+$array *= [2, 3];
+is_deeply([$array->aspdl->list], [4, 9], 'in place with a PDL and a list');
+
 done_testing;

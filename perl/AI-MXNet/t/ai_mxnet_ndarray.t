@@ -225,4 +225,15 @@ like(eval { Storable::dclone(mx->nd->ones([1])->tensor); 1 } ? '' : "$@", qr/Sto
     is_deeply($array->aspdl->unpdl, [[3, 7], [3, 7]], 'a remainder in a box');
 }
 
+# ------------------------------------------------------------------ wrong input
+
+sub refusal { my ($code) = @_; return eval { $code->(); 1 } ? 'nothing' : $@->name . ': ' . $@->text }
+is_deeply(mx->nd->array([pdl(1, 2), pdl(3, 4)])->aspdl->unpdl, [[1, 2], [3, 4]], 'a list of PDLs');
+is_deeply(mx->nd->array([pdl(0), pdl(3)])->shape, mx->nd->array([pdl(1), pdl(3)])->shape, 'its shape does not depend on its values');
+like(refusal(sub { mx->nd->ones([2], ctx => 'gpu(0)') }), qr/MV_EINVAL: ctx is 'gpu\(0\)': a context is needed/, 'a text is no context');
+like(refusal(sub { mx->gpu($_) }), qr/MV_EINVAL: mx->gpu\(\Q$_\E\): a device has a number, from 0/, "gpu($_)") for -1, 'x', 0.5;
+like(refusal(sub { mx->nd->zeros([3, 4])->slice(begin => [1], end => [9]) }), qr/MV_ERANGE: slice from 1 to 9 .* its length is 3/, 'beyond the end');
+like(refusal(sub { mx->nd->zeros([2, 3])->split(num_outputs => 2) }), qr/MV_EINVAL: split: num_outputs is 2, which does not divide the length 3/, 'uneven parts');
+like(refusal(sub { mx->nd->array([300], dtype => 'uint8') }), qr/MV_EDTYPE: .*"300", not an integer of 0 .. 255/, 'not in the range');
+
 done_testing;

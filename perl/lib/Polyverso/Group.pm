@@ -8,6 +8,7 @@ use warnings;
 use parent 'Polyverso::Handle';
 
 use Polyverso::CAPI ();
+use Polyverso::Callback ();
 use Polyverso::Error;
 use Polyverso::Lists ();
 use Polyverso::Node ();
@@ -221,7 +222,12 @@ sub _copy_to {
 sub _reduce_all {
     my ($custom, $function, $is_list, $mine, $theirs, $sent, $received) = @_;
     for (my $step = 0; Polyverso::CAPI::mv_custom_next($custom, $received); $step++) {
-        if (!eval { _copy_to($theirs, $received); _reduce($function, $is_list, $mine, $theirs, $step == 0); _copy_to($sent, $mine); 1 }) {
+        my $reduce = sub {
+            _copy_to($theirs, $received);
+            _reduce($function, $is_list, $mine, $theirs, $step == 0);
+            _copy_to($sent, $mine);
+        };
+        if (!Polyverso::Callback::run('$group->allreduce_custom: the function', $reduce)) {
             my $failure = $@;
             Polyverso::Error::_report($failure);
             # Fails the operation and waits for its end: before the end, mv_custom_end() would withdraw it.
@@ -249,12 +255,13 @@ sub allreduce_custom {
     my $flags  = $named{draining} ? $Polyverso::CAPI::MV_DRAINING : 0;
     my $options = _of_arrays(options(\%named, 'draining'), $flags ? () : @mine);
     my $custom  = Polyverso::CAPI::mv_custom_begin($self->{handle}, \@sent, $flags, $options);
+    my $end     = Polyverso::Callback->at_end(sub { Polyverso::CAPI::mv_custom_end($custom) });
     if (!eval { _reduce_all($custom, $function, $is_list, \@mine, \@theirs, \@sent, \@received) }) {
         my $failure = $@;
-        eval { Polyverso::CAPI::mv_custom_end($custom) };
+        eval { $end->now };
         die $failure;
     }
-    my $contributors = Polyverso::CAPI::mv_custom_end($custom);
+    my $contributors = $end->now;
     _assign($given[$_], $sent[$_]) for 0 .. $#given;
     return $contributors;
 }

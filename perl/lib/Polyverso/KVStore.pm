@@ -8,6 +8,7 @@ use warnings;
 use parent 'Polyverso::Handle';
 
 use Polyverso::CAPI ();
+use Polyverso::Callback ();
 use Polyverso::Error;
 use Polyverso::KVStore::Stored ();
 use Polyverso::KVStore::Values ();
@@ -169,13 +170,19 @@ sub update {
         my ($merged, $stored, $key) = Polyverso::CAPI::kv_next_update($self->{handle});
         last unless $merged;
         my @tensors = (Polyverso::Tensor->_new($merged), Polyverso::KVStore::Stored->_new($stored));
-        my $outcome = $Polyverso::CAPI::MV_OK;
-        unless (eval { Polyverso::KVStore::Stored::update($self->{updater}, $key, @tensors); 1 }) {
-            $outcome = Polyverso::Error::_report($@);
-            $error   = $@ unless $failed++;
+        my $outcome = $Polyverso::CAPI::MV_ECANCELED;
+        my $done    = Polyverso::Callback->at_end(sub {
+            my @gone = map { _leave_copy($_) } @tensors;
+            Polyverso::CAPI::kv_update_done($self->{handle}, $outcome);
+        });
+        if (Polyverso::Callback::run(qq{key "$key": the updater}, sub { Polyverso::KVStore::Stored::update($self->{updater}, $key, @tensors) })) {
+            $outcome = $Polyverso::CAPI::MV_OK;
         }
-        my @gone = map { _leave_copy($_) } @tensors;
-        Polyverso::CAPI::kv_update_done($self->{handle}, $outcome);
+        else {
+            $error   = $@ unless $failed++;
+            $outcome = Polyverso::Error::_report($@);
+        }
+        $done->now;
     }
     die $error if $failed;
     return;
@@ -252,8 +259,11 @@ sub _run_commands {
     my ($node, $milliseconds) = @_;
     my ($found, $head, $body) = Polyverso::CAPI::kv_next_command($node, $milliseconds);
     while ($found == $Polyverso::CAPI::KV_COMMAND_HERE) {
-        my $fine = eval { $controllers{$node}->($head, $body); 1 };
-        Polyverso::CAPI::kv_command_done($node, $fine ? $Polyverso::CAPI::MV_OK : Polyverso::Error::_report($@));
+        my $outcome = $Polyverso::CAPI::MV_ECANCELED;
+        my $done    = Polyverso::Callback->at_end(sub { Polyverso::CAPI::kv_command_done($node, $outcome) });
+        my $fine    = Polyverso::Callback::run("command $head: the controller", sub { $controllers{$node}->($head, $body) });
+        $outcome = $fine ? $Polyverso::CAPI::MV_OK : Polyverso::Error::_report($@);
+        $done->now;
         ($found, $head, $body) = Polyverso::CAPI::kv_next_command($node, 0);
     }
     return $found != $Polyverso::CAPI::KV_COMMAND_NEVER;

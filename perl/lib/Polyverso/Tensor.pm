@@ -13,7 +13,6 @@ use Polyverso::Values;
 
 my %CODE = map { lc($_) => ${ $Polyverso::CAPI::{"MV_$_"} } } qw(F32 F64 I64 I32 U8 I8 F16 BF16);
 my %NAME = reverse %CODE;
-my %PACK = (f32 => 'f*', f64 => 'd*', i64 => 'q*', i32 => 'l*', u8 => 'C*', i8 => 'c*');
 
 # These are defined before `use overload`, which calls them.
 sub _constant { return ${ $Polyverso::CAPI::{"MV_$_[0]"} } }
@@ -131,16 +130,14 @@ sub copy_of {
     return $class->copy_of($data, $dtype)->to($device) if defined $device;
     return defined $dtype ? $data->cast($dtype) : $data->copy if UNIVERSAL::isa($data, __PACKAGE__);
     if (Polyverso::Values::is_pdl($data)) {
+        Polyverso::Values::check_bad($data);
         my $self = $class->_new(Polyverso::CAPI::mv_tensor_from($data, [reverse $data->dims]));
         return defined $dtype ? $self->cast($dtype) : $self;
     }
     my $what = 'Polyverso::Tensor->copy_of';
     my ($shape, $flat) = Polyverso::Lists::flatten($data, $what);
-    $dtype //= 'f32';
-    my $packed = $PACK{$dtype} ? $dtype : 'f64';
-    my $bytes  = Polyverso::Lists::packed($PACK{$packed}, $flat, $shape, $what);
-    my $self   = $class->_new(Polyverso::CAPI::mv_tensor_from([$CODE{$packed}, $bytes], $shape));
-    return $packed eq $dtype ? $self : $self->cast($dtype);
+    my $code = _code($dtype);
+    return $class->_new(Polyverso::CAPI::mv_tensor_from([$code, Polyverso::Values::packed($code, $flat, $shape, $what)], $shape));
 }
 
 # A tensor of a packed string's numbers, and back.
@@ -159,6 +156,7 @@ sub view {
     my ($class, $pdl) = @_;
     Polyverso::Error->throw($Polyverso::CAPI::MV_EDTYPE, 'Polyverso::Tensor->view: a PDL is needed, not ' . Polyverso::Lists::shown($pdl))
         unless Polyverso::Values::is_pdl($pdl);
+    Polyverso::Values::check_bad($pdl);
     return $class->_new(Polyverso::CAPI::mv_tensor_view($pdl, [reverse $pdl->dims]));
 }
 

@@ -247,6 +247,12 @@ sub _of_list {
         check_shape($what, $shape, $rows, $cols);
         _check_count($what, scalar @$flat, $rows, $cols);
     }
+    return packed($dtype, $flat, $shape, $what);
+}
+
+# Packs a list's numbers. One that an integer dtype can't hold is an error.
+sub packed {
+    my ($dtype, $flat, $shape, $what) = @_;
     my $type = $TYPE{$dtype};
     return Polyverso::CAPI::pack_halves($dtype, Polyverso::Lists::packed('d*', $flat, $shape, $what)) if $type->{half};
     Polyverso::Lists::check($flat, $shape, $what, "an integer of $type->{text}", sub { is_integer($_[0]) && _is_within($_[0], $type->{range}) })

@@ -11,7 +11,7 @@ use Scalar::Util qw(blessed);
 my %TYPE_ID = (cpu => 1, gpu => 2, cpu_pinned => 3);
 
 has device_type => (is => 'rw', isa => enum([sort keys %TYPE_ID]), default => 'cpu');
-has device_id   => (is => 'rw', isa => 'Int', default => 0);
+has device_id   => (is => 'rw', default => 0);
 
 use overload
     '==' => sub { $_[0]->_is($_[1]) },
@@ -31,10 +31,21 @@ around BUILDARGS => sub {
     return $class->$build(device_type => $first, device_id => $id // 0);
 };
 
+sub BUILD {
+    my ($self) = @_;
+    my ($type, $id) = ($self->device_type, $self->device_id);
+    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, "mx->$type(" . ($id // 'undef') . "): a device has a number, from 0")
+        unless defined $id && !ref $id && $id =~ /\A[0-9]{1,9}\z/;
+    return;
+}
+
 # As in MXNet, a context of a device that is missing is no error. Its first array is, and says what to do.
 
 # The number of the device of arrays in this context, as Polyverso::Tensor has it.
 sub _place { my ($self) = @_; return $self->device_type eq 'gpu' ? $self->device_id : $Polyverso::CAPI::MV_HOST }
+
+# The context of a tensor's memory.
+sub _of_place { my ($class, $number) = @_; return $number < 0 ? $class->current_ctx : $class->gpu($number) }
 
 sub _is {
     my ($self, $other) = @_;

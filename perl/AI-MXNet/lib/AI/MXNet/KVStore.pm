@@ -218,7 +218,7 @@ sub _set_updater {
     Polyverso::KVStore::_check_code('$kv->_set_updater', $updater);
     $self->_store->set_updater($updater && sub {
         my ($key, @tensors) = @_;
-        $updater->($key, map { AI::MXNet::NDArray->_wrap($_) } @tensors);
+        $updater->($key, map { AI::MXNet::NDArray->_wrap($_, ctx => AI::MXNet::Context->_of_place($_->info->{device})) } @tensors);
         return;    # MXNet ignores the result
     });
     $self->_updater($updater);

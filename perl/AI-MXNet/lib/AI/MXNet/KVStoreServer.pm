@@ -6,6 +6,7 @@ use Mouse;
 
 use AI::MXNet::Base ();
 use AI::MXNet::KVStore;
+use Polyverso::Callback;
 use Polyverso::KVStore;
 
 has kvstore    => (is => 'ro', isa => 'AI::MXNet::KVStore', required => 1);
@@ -19,6 +20,7 @@ sub _controller {
     my ($self) = @_;
     return $controller // sub {
         my ($head, $body) = @_;
+        utf8::encode($body) if utf8::is_utf8($body);
         printf "server %d, unknown command (%d, %s)\n", $self->kvstore->rank, $head, $body;
     };
 }
@@ -29,7 +31,7 @@ sub run {
     my ($self) = @_;
     my $execute = sub {
         my ($head, $body) = @_;
-        return if eval { $self->controller->($head, $body); 1 };
+        return if Polyverso::Callback::run('the controller', sub { $self->controller->($head, $body) });
         warn "command $head: $@";
         die $@;
     };

@@ -57,6 +57,8 @@ sub _options {
     my ($unknown) = grep { !$known->{$_} } sort keys %options;
     refuse(EINVAL => "unknown option '$unknown'; known: " . join ', ', sort keys %$known) if defined $unknown;
     delete @options{ grep { !defined $options{$_} } keys %options };
+    refuse(EINVAL => "ctx is '$options{ctx}': a context is needed, such as mx->cpu or mx->gpu(0)")
+        if exists $options{ctx} && !(blessed $options{ctx} && $options{ctx}->isa('AI::MXNet::Context'));
     return %options;
 }
 
@@ -119,7 +121,7 @@ sub _tensor_from {
 
 sub _holds_objects {
     my ($value) = @_;
-    return ref $value eq 'ARRAY' ? !!List::Util::first { _holds_objects($_) } grep { ref } @$value : !!blessed $value;
+    return ref $value eq 'ARRAY' ? List::Util::any { _holds_objects($_) } grep { ref } @$value : blessed $value;
 }
 
 sub _plain {
@@ -311,6 +313,7 @@ sub _cut {
     my @box = map {
         my $from = $options{begin}[$_] // 0;
         my $to   = $options{end}[$_]   // $shape[$_];
+        refuse(ERANGE => "slice from $from to $to along axis $_ of $self: its length is $shape[$_]") if $from > $shape[$_] || $to > $shape[$_];
         [$from, ($to <= 0 ? $to + $shape[$_] : $to) - 1, $options{step}[$_] // 1]
     } 0 .. $#shape;
     return $self->array($self->_any_pdl->slice(reverse @box), ctx => $self->context, dtype => $self->dtype);

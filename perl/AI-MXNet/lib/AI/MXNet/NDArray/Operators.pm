@@ -170,7 +170,10 @@ sub _broadcast_to {
 sub _split_into {
     my ($array, %options) = @_;
     my $axis = $options{axis} // 1;
-    my $step = $array->shape->[$axis] / $options{num_outputs};
+    my ($length, $count) = ($array->shape->[$axis], $options{num_outputs});
+    _refuse(EINVAL => 'split: num_outputs is ' . ($count // 'missing') . ", which does not divide the length $length of axis $axis of $array")
+        if ($count // 0) < 1 || $length % $count;
+    my $step = $length / $count;
     my @parts = map {
         my (@begin, @end) = (0) x $array->ndim;
         @end = @{ $array->shape };
@@ -262,7 +265,7 @@ _name(
     sub {
         my ($self, $op, $other) = @_;
         my $tensor = $self->tensor;
-        return $tensor->_binary(Polyverso::Tensor::_constant($op), _operand($other), 0, $tensor);
+        return $tensor->_binary(Polyverso::Tensor::_constant($op), _operand($other, $self), 0, $tensor);
     },
     '_compute'
 );

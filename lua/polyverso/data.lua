@@ -69,6 +69,13 @@ local function is_foreign(value)
   return loaded.torch ~= nil and type(value) ~= "cdata" and not tensor.is_tensor(value) and foreign.is_tensor(value)
 end
 
+-- What a value is that is no data: a storage of Torch has its own name.
+local function kind_of(value)
+  local torch = foreign.torch()
+  local kind = (torch and torch.type or type)(value)
+  return kind == "nil" and kind or kind == "number" and "a single number" or "a " .. kind
+end
+
 -- The value, of which a tensor and FFI memory know their dimensions.
 local function measured(value, needed, what)
   if needed.is_flat then return value end
@@ -93,11 +100,10 @@ function data.given(value, needed, what)
     if type(value[1]) == "table" then return (flatten(value, needed.rows and needed, what)) end
     return value
   end
-  if kind == "string" or kind == "number" or kind == "boolean" or kind == "function" then
-    local article = kind == "function" and "a function" or kind == "number" and "a single number" or "a " .. kind
-    refuse(capi.MV_EDTYPE, what, "a table of numbers, a tensor or FFI memory is needed, not %s", article)
+  if kind ~= "table" and kind ~= "cdata" and not is_foreign(value) then
+    refuse(capi.MV_EDTYPE, what, "a table of numbers, a tensor or FFI memory is needed, not %s", kind_of(value))
   end
-  if value == nil or not needed.rows then return foreign.is_tensor(value) and converted(arrays.one(value), needed.dtype) or value end
+  if not needed.rows then return foreign.is_tensor(value) and converted(arrays.one(value), needed.dtype) or value end
   if not is_foreign(value) then return measured(value, needed, what) end
   local made = arrays.one(value)
   data.check_shape(made:shape(), needed, what)
@@ -121,15 +127,17 @@ function data.taken(value, needed, what)
 end
 
 --- Row ids, or keys: a table of integers, a tensor or FFI memory of them.
-function data.ids(value)
+-- @param what  what messages call them, "rows" by default
+function data.ids(value, what)
   if foreign.is_tensor(value) then
+    if value:nElement() == 0 then return {} end
     local made = arrays.one(value)
     if made:dtype() == "i64" then return made end
     return value:contiguous():view(value:nElement()):totable() -- the C function checks that these are integers
   end
   if type(value) == "table" or type(value) == "cdata" then return value end
   local example = type(value) == "number" and value or 0
-  refuse(capi.MV_EDTYPE, "rows", "a table of integers, such as {%s}, is needed, not a %s", example, type(value))
+  refuse(capi.MV_EDTYPE, what or "rows", "a table of integers, such as {%s}, is needed, not a %s", example, type(value))
 end
 
 --- The number of ids().

@@ -247,7 +247,7 @@ function KVStore:set_key_parameters(key, parameters) capi.kv_set_key_parameters(
 --- Sets the function that pushes to a store of this process call instead of replacing the value: updater(key, merged,
 --- stored) changes `stored` in place, or returns a tensor of its shape, which becomes the value. A push returns after
 --- its updater has run. An error in the updater becomes the push's error, and the value stays as it was. The tensors are
---- valid only until the updater returns; it must copy values that it keeps.
+--- valid only until the updater returns; it must copy values that it keeps. It must not yield.
 ---@param updater? fun(key: integer|string, merged: polyverso.Tensor, stored: polyverso.Tensor): polyverso.Array? nil: removes
 --- the updater. An error for dist types, whose values are updated on the servers
 function KVStore:set_updater(updater)
@@ -272,6 +272,20 @@ local function run_updater(self, name, merged, stored)
   stored:assign(value)
 end
 
+local function try_updater(...) return pcall(run_updater, ...) end
+
+-- Runs the updater, and returns what pcall() returns. It runs in a coroutine of its own, to refuse a yield: the store
+-- would stay locked until the caller's coroutine is resumed, and for ever if that is collected.
+local function run_to_its_end(self, name, merged, stored)
+  local running = coroutine.create(try_updater)
+  local resumed, ended, raised = coroutine.resume(running, self, name, merged, stored)
+  if coroutine.status(running) ~= "dead" then
+    return pcall(refuse, capi.MV_EINVAL, 'key "%s": the updater must not yield', tostring(name))
+  end
+  if not resumed then return false, ended end
+  return ended, raised
+end
+
 --- Processes all queued updates, then raises the first error among them.
 function KVStore:update()
   if not self.updater or self.is_updating then return end
@@ -280,7 +294,7 @@ function KVStore:update()
   while merged ~= 0 do
     local name = self.has_names and key or tonumber(key)
     self.is_updating = {tensor.adopt(merged), tensor.adopt(stored)} -- alive until the store has taken the value back
-    local ended, raised = pcall(run_updater, self, name, self.is_updating[1], self.is_updating[2])
+    local ended, raised = run_to_its_end(self, name, self.is_updating[1], self.is_updating[2])
     capi.kv_update_done(self.handle, ended and capi.MV_OK or failures.report(raised))
     self.is_updating = nil
     if not ended and not failed then failed, failure = true, raised end

@@ -124,7 +124,8 @@ local function create(self, kind, spec)
     capi.raise(capi.MV_EINVAL, message:format(kind, type(updater)))
   end
   local needed = {rows = tonumber(spec.rows or spec.size), cols = tonumber(spec.cols) or 1, is_flat = kind == "array", dtype = passed.dtype}
-  local init = data.given(spec.init, needed, spec.name and ('init of table "%s"'):format(spec.name) or "init")
+  local named = spec.name and ('init of table "%s"'):format(spec.name) or "init"
+  local init = spec.init ~= nil and data.given(spec.init, needed, named) or nil
   names.called("mv_table_create", "node:" .. kind)
   return Table.new(capi.mv_table_create(self.handle, passed, values.with_dtype(init, passed.dtype, init ~= spec.init)), self.life)
 end

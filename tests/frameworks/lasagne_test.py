@@ -1,5 +1,9 @@
 """multiverso.theano_ext.lasagne_ext with the real Lasagne on Theano 1.0.5."""
 
+import os
+import subprocess
+import sys
+
 import multiverso as mv
 import numpy as np
 import pytest
@@ -64,6 +68,22 @@ end = lasagne.layers.get_all_param_values(network)
 print("first", float(start[0].ravel()[0]), "gained", round(float((end[0] - start[0]).mean()), 4))
 mv.shutdown()
 """
+
+
+@pytest.mark.parametrize("first", ["multiverso.theano_ext", "multiverso.theano_ext.sharedvar", "multiverso.theano_ext, theano"])
+def test_the_package_makes_lasagne_importable(first):
+    script = f"""
+import multiverso.theano_ext, sys
+assert not {{"theano", "lasagne"}} & set(sys.modules)
+import {first}
+{NETWORK}
+from theano.tensor.signal import downsample
+assert downsample.DownsampleFactorMax
+"""
+    flags = os.environ.get("THEANO_FLAGS", "").replace(",blas.ldflags=", "")  # without them Theano reads NumPy's configuration
+    done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "THEANO_FLAGS": flags}, capture_output=True, text=True,
+                          timeout=100)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_masters_network_wins_and_changes_are_summed():

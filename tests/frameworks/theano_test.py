@@ -1,6 +1,7 @@
 """multiverso.theano_ext.sharedvar with the real Theano, aesara or pytensor: whichever this interpreter has."""
 
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
@@ -104,6 +105,21 @@ def test_a_pickle_has_the_value_and_no_table():
     with pytest.raises(polyverso.StateError, match="has no table"):
         copy.mv_sync()
     W.mv_sync()
+
+
+def test_messages_name_the_variable():
+    named, unnamed = shared([1, 2, 3]), sharedvar.mv_shared(np.zeros(3, "float32"))
+    place = sharedvar.mv_shared.shared_vars.index(unnamed)
+    for variable, name in ((named, 'the shared variable "W"'), (unnamed, f"mv_shared.shared_vars[{place}]")):
+        variable.set_value(np.zeros(5, "float32"))
+        with pytest.raises(ValueError, match=re.escape(f"{name}: the shape was (3,) and is now (5,)")):
+            sharedvar.sync_all_mv_shared_vars()
+        variable.set_value(np.zeros(3, "float32"))
+    mv.shutdown()
+    for variable, name in ((named, 'the shared variable "W"'), (unnamed, f"mv_shared.shared_vars[{place}]")):
+        with pytest.raises(ValueError, match=re.escape(f"{name} is used after shutdown")):
+            variable.mv_sync()
+    mv.init()
 
 
 def test_a_clone_has_the_same_table():

@@ -2,14 +2,17 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace mv::native {
 
@@ -42,7 +45,17 @@ Leaving& leaving() {
   return *leaving;
 }
 
-void wait_for_leaving() {
+/// The trees that the program still had when the interpreter closed its state. Only the exit status tells whether it has failed.
+std::vector<SharedPtr>& kept() {
+  static auto* kept = new std::vector<SharedPtr>;
+  return *kept;
+}
+
+void end_trees(int exit_status, void*) {
+  for (SharedPtr& tree : kept()) {
+    if (exit_status != 0) static_cast<Tree&>(*tree).abort(exit_status);
+    tree.reset();
+  }
   std::unique_lock lock(leaving().mutex);
   leaving().changed.wait_for(lock, kLeave, [] { return leaving().count == 0; });
 }
@@ -54,6 +67,27 @@ void leave(mv_node node, mv_group group) {
   const std::lock_guard lock(leaving().mutex);
   --leaving().count;
   leaving().changed.notify_all();
+}
+
+/// Whether a function written in Lua is running.
+bool runs_lua(lua_State* L) {
+  lua_Debug call;
+  for (int level = 0; lua_getstack(L, level, &call) != 0; ++level)
+    if (lua_getinfo(L, "S", &call) != 0 && *call.what != 'C') return true;
+  return false;
+}
+
+/// __gc. After an error that nobody has caught, an interpreter collects garbage and closes its state. So a tree outlives a program that no
+/// longer runs, until the process ends. In a thread of ipc.map() the tree leaves: the process goes on.
+int end(lua_State* L) {
+  auto* at = static_cast<SharedPtr*>(lua_touserdata(L, 1));
+  if (at == nullptr || *at == nullptr) return 0;
+  try {
+    if (gettid() == getpid() && !runs_lua(L)) kept().push_back(*at);
+  } catch (const std::bad_alloc&) {  // then it leaves now
+  }
+  at->reset();
+  return 0;
 }
 
 // ------------------------------------------------------------------ a tree's methods
@@ -89,7 +123,15 @@ int info_method(lua_State* L) {
 
 }  // namespace
 
+void Tree::abort(int exit_status) {
+  has_left_ = true;
+  char reason[64];
+  std::snprintf(reason, sizeof reason, "its process ended with exit status %d", exit_status);
+  mv_abort(node_, reason);
+}
+
 Tree::~Tree() {
+  if (has_left_) return;
   {
     const std::lock_guard lock(leaving().mutex);
     ++leaving().count;
@@ -119,7 +161,7 @@ int join_tree(lua_State* L) {
     mv_group group = 0;
     mv_status status = is_own ? mv_init(nullptr) : mv_node_open(&options, &node);
     if (status != MV_OK) return push_status(L, status, failure);
-    static const bool waits_at_exit = std::atexit(wait_for_leaving) == 0;
+    static const bool waits_at_exit = on_exit(end_trees, nullptr) == 0;
     (void)waits_at_exit;
     status = mv_group_open(node, nullptr, 0, &group);
     if (status == MV_OK) {
@@ -135,7 +177,10 @@ int join_tree(lua_State* L) {
 void open_trees(lua_State* L) {
   static constexpr luaL_Reg kMethods[] = {{"group", group_method}, {"info", info_method}, {nullptr, nullptr}};
   open_kind(L, Tree::kKind, kMethods);
-  lua_pop(L, 1);
+  luaL_getmetatable(L, Tree::kKind);
+  lua_pushcfunction(L, end);
+  lua_setfield(L, -2, "__gc");
+  lua_pop(L, 2);
 }
 
 }  // namespace mv::native

@@ -20,10 +20,13 @@ class Tree : public Shared {
   const char* kind() const override { return kKind; }
 
   mv_group group() const { return group_; }
+  /// Leaves because the process has failed: the others get the exit status as the reason.
+  void abort(int exit_status);
 
  private:
   const mv_node node_;
   const mv_group group_;
+  bool has_left_ = false;
 };
 
 /// join(index, nodes, master, bind): a tree in a cluster of its own; join(): a tree on the process's own node

@@ -311,3 +311,47 @@ describe("trees that find each other", function()
     os.remove(folder)
   end)
 end)
+
+-- Node 2 runs `script` after the first all-reduce; node 1 then begins a second one. Returns what node 1 hears.
+local function heard(script)
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write([[
+    local tree = require("ipc.LocalhostTree")()
+    local function sum(a, b) return a + b end
+    tree.allReduce(1, sum)
+    if tree.nodeIndex == 1 then
+      local ended, failure = pcall(tree.allReduce, 1, sum)
+      print("heard: " .. (ended and "a sum" or failure.text))
+      os.exit(0)
+    end
+  ]] .. script)
+  file:close()
+  local command = "timeout 60 polyverso run -n 2 --keep-going --set log_level=off -- %s %s 2>&1"
+  local pipe = assert(io.popen(command:format(require("spec.ranks").INTERPRETER, path)))
+  local text = pipe:read("*a")
+  pipe:close()
+  os.remove(path)
+  return text:match("%[w0%] heard: ([^\n]*)") or text
+end
+
+describe("A node's program", function()
+  it("that fails tells the others its exit status", function()
+    assert.matches("rank 1 of the group is lost.*ended with exit status 1", heard('error("node two broke")'))
+    assert.matches("ended with exit status 3", heard("os.exit(3)"))
+  end)
+
+  it("that ends well has left", function()
+    assert.matches("has left the group;", heard(""))
+  end)
+
+  it("that drops its tree has left, and goes on", function()
+    assert.matches("has left the group;", heard([[
+      tree = nil
+      collectgarbage()
+      collectgarbage()
+      require("libipc").sleep(1)
+      error("after that")
+    ]]))
+  end)
+end)

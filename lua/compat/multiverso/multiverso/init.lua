@@ -101,16 +101,27 @@ local function share_of(init_value, workers, needed)
   return map(flat, function(value) return value / workers end), map(flat, function() return 0 end)
 end
 
+-- Refuses sizes that are no integers, by their names here.
+local function check_size(call, name, size)
+  if type(size) == "number" and size % 1 == 0 then return end
+  local given = type(size) == "string" and ('"%s"'):format(size) or tostring(size)
+  capi.raise(capi.MV_EINVAL, ("%s: %s must be an integer, not %s"):format(call, name, given))
+end
+
 local create = in_our_words(function(class, spec, init_value, init)
   local handle
   if type(class) ~= "table" or class.add == nil then
     capi.raise(capi.MV_EINVAL, "new() is called with a colon, multiverso.ArrayTableHandler:new(size), not with a dot")
   end
-  names.called("mv_table_create", spec.kind == capi.MV_MATRIX and "node:matrix" or "node:array")
+  local is_matrix = spec.kind == capi.MV_MATRIX
+  local call = is_matrix and "node:matrix" or "node:array"
+  names.called("mv_table_create", call)
+  check_size(call, is_matrix and "num_row" or "size", spec.rows)
+  if is_matrix then check_size(call, "num_col", spec.cols) end
   if init ~= nil and init ~= "master" and init ~= "average" then
     capi.raise(capi.MV_EINVAL, ('init is "%s": "master" or "average" is expected'):format(tostring(init)))
   elseif init ~= "average" or init_value == nil then
-    handle = capi.mv_table_create(0, spec, data_of(init_value, needed_of(spec)))
+    handle = capi.mv_table_create(0, spec, init_value ~= nil and data_of(init_value, needed_of(spec)) or nil)
   else
     local share, zeros = share_of(init_value, capi.mv_num_workers(0), needed_of(spec))
     handle = capi.mv_table_create(0, spec, zeros)
@@ -182,26 +193,28 @@ end
 
 --- Adds values: a tensor, row tables or flat.
 ---@param delta table a tensor, row tables or flat
----@param row_ids? integer[] ids from 0, in any order, repeats add up; nil = all rows
+---@param row_ids? integer[] ids from 0, or a tensor of them, in any order, repeats add up; nil = all rows
 ---@param sync? boolean true: wait until the servers have applied it; otherwise return at once
 function MatrixTableHandler:add(delta, row_ids, sync)
-  if row_ids then
-    local ids = tensors.as_ids(row_ids)
-    capi.mv_table_add_rows(self.handle, ids, data_of(delta, {rows = #ids, cols = self.cols}), add_flags(sync))
+  if row_ids == true then
+    capi.raise(capi.MV_EDTYPE, "row_ids is true, and must be a table of integers; sync comes after it: add(delta, nil, true)")
+  elseif row_ids then
+    local ids = data.ids(row_ids, "row_ids")
+    capi.mv_table_add_rows(self.handle, ids, data_of(delta, {rows = data.count(ids), cols = self.cols}), add_flags(sync))
   else
     capi.mv_table_add(self.handle, data_of(delta, {rows = self.rows, cols = self.cols}), add_flags(sync))
   end
 end
 
 --- The table's values: a new FloatTensor of rows where Torch is loaded, else a new table of row tables.
----@param row_ids? integer[] ids from 0, in any order; nil = all rows
+---@param row_ids? integer[] ids from 0, or a tensor of them, in any order; nil = all rows
 ---@return table
 function MatrixTableHandler:get(row_ids)
-  row_ids = tensors.as_ids(row_ids)
-  local count = row_ids and #row_ids or self.rows
+  local ids = row_ids and data.ids(row_ids, "row_ids")
+  local count = ids and data.count(ids) or self.rows
   local function fill(memory)
-    if row_ids then
-      capi.mv_table_get_rows(self.handle, row_ids, memory)
+    if ids then
+      capi.mv_table_get_rows(self.handle, ids, memory)
     else
       capi.mv_table_get(self.handle, memory)
     end

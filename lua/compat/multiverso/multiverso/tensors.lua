@@ -9,14 +9,6 @@ function tensors.as_data(value)
   return foreign.is_tensor(value) and foreign.memory(value:float():contiguous()) or value
 end
 
---- Row ids in a tensor as a table of integers; anything else unchanged.
-function tensors.as_ids(value)
-  if not foreign.is_tensor(value) then return value end
-  local ids = {}
-  for i, id in ipairs(value:totable()) do ids[i] = math.floor(id) end
-  return ids
-end
-
 --- A new FloatTensor of these lengths, filled by fill(memory); nil if Torch is not loaded.
 function tensors.filled(fill, ...)
   local torch = foreign.torch()

@@ -1,6 +1,7 @@
 """Multiverso's tables: float32, shared by all workers."""
 
 import functools
+import operator
 from typing import Any, Callable, Optional, Tuple
 
 import numpy as np
@@ -17,6 +18,16 @@ _F32 = np.dtype(np.float32)
 
 def _add_flags(sync: bool) -> Optional[int]:
     return None if sync else capi.MV_FORGET
+
+
+def _as_size(owner: "TableHandler", name: str, size: Any) -> int:
+    """`size` as an int. operator.index() alone would take True for 1."""
+    try:
+        if not isinstance(size, (bool, np.bool_)):
+            return operator.index(size)
+    except TypeError:
+        pass
+    raise ArgumentError(capi.MV_EINVAL, f"multiverso.{type(owner).__name__}(): {name} must be an int, not {size!r}")
 
 
 def _takes_sync(get: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
@@ -78,6 +89,7 @@ class ArrayTableHandler(TableHandler):
         worker must pass values, and makes one add.
         Raises polyverso.ArgumentError if init_value has another size, StateError if the workers' calls differ.
         """
+        size = _as_size(self, "size", size)
         super().__init__({"kind": capi.MV_ARRAY, "rows": size}, (size,), init_value, init)
         self._size = size
 
@@ -109,6 +121,7 @@ class MatrixTableHandler(TableHandler):
         init: "master" or "average", as for ArrayTableHandler.
         Raises polyverso.ArgumentError if init_value has another size, StateError if the workers' calls differ.
         """
+        num_row, num_col = _as_size(self, "num_row", num_row), _as_size(self, "num_col", num_col)
         super().__init__({"kind": capi.MV_MATRIX, "rows": num_row, "cols": num_col}, (num_row, num_col), init_value, init)
         self._num_row = num_row
         self._num_col = num_col

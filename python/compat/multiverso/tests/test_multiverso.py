@@ -13,6 +13,7 @@ import pytest
 
 import multiverso as mv
 import polyverso
+from multiverso.theano_ext import param_manager
 
 
 @pytest.fixture(params=[False, True], ids=["async", "sync"])
@@ -63,6 +64,25 @@ def test_tables_after_shutdown():
     mv.shutdown()
     with pytest.raises(ValueError, match="this MatrixTableHandler is used after shutdown"):
         table.get()
+
+
+def test_a_models_parameters_have_a_name_in_messages():
+    class Manager(param_manager.MVModelParamManager):
+        def get_all_param_values(self):
+            return self.model
+
+        def set_all_param_values(self, params):
+            self.model = params
+
+    mv.init()
+    manager = Manager([np.ones(3, np.float32)])
+    manager.model = [np.ones(5, np.float32)]
+    with pytest.raises(ValueError, match="this Manager: there were 3 values, and there are now 5"):
+        manager.sync_all_param()
+    manager.model = [np.ones(3, np.float32)]
+    mv.shutdown()
+    with pytest.raises(ValueError, match="this Manager is used after shutdown"):
+        manager.sync_all_param()
 
 
 def test_array(joined):
@@ -159,6 +179,21 @@ def test_wrong_sizes(joined):
     ):
         with pytest.raises(ValueError):
             call()
+
+
+@pytest.mark.parametrize("size", [3.0, 2.5, "3", None, True, np.bool_(True), [3]])
+def test_sizes_are_ints(joined, size):
+    calls = {"ArrayTableHandler(): size": lambda: mv.ArrayTableHandler(size),
+             "MatrixTableHandler(): num_row": lambda: mv.MatrixTableHandler(size, 2),
+             "MatrixTableHandler(): num_col": lambda: mv.MatrixTableHandler(2, size)}
+    for name, call in calls.items():
+        with pytest.raises(polyverso.ArgumentError, match=re.escape(f"multiverso.{name} must be an int, not {size!r}")):
+            call()
+
+
+def test_sizes_of_numpy(joined):
+    assert mv.ArrayTableHandler(np.int32(3)).get().shape == (3,)
+    assert mv.MatrixTableHandler(np.uint8(3), np.int64(2)).get([0]).shape == (1, 2)
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (6, 1)])

@@ -3,21 +3,15 @@
     python3 -m multiverso.theano_ext logistic_regression.py [ARGUMENT...]
 """
 
-import importlib.util
+import os
 import runpy
 import sys
-import os
-
-from . import graph_library
 
 
 def main() -> None:
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print(__doc__.strip())
         sys.exit(0 if len(sys.argv) > 1 else 2)
-    graph_library.prepare()
-    if importlib.util.find_spec("lasagne") is not None:
-        graph_library.restore_downsample()
     sys.argv = sys.argv[1:]
     sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
     runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,9 +1,10 @@
 """Finds Theano or one of its successors, and makes Theano 1.0.5 and Lasagne 0.1 importable."""
 
 import importlib
+import importlib.abc
+import importlib.machinery
 import importlib.util
 import sys
-import types
 from typing import Any
 
 NAMES = ("theano", "aesara", "pytensor")
@@ -37,23 +38,29 @@ def find() -> Any:
                       "pip install pytensor")
 
 
+_DOWNSAMPLE = "theano.tensor.signal.downsample"
+
+
+class _Downsample(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Makes the module of older Theanos that Lasagne 0.1 imports, from Theano's `pool`."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        return importlib.machinery.ModuleSpec(name, self) if name == _DOWNSAMPLE else None
+
+    def exec_module(self, module: Any) -> None:
+        pool = importlib.import_module("theano.tensor.signal.pool")
+
+        def max_pool_2d(input: Any, ds: Any, ignore_border: Any = None, st: Any = None, padding: Any = (0, 0),
+                        mode: str = "max") -> Any:
+            return pool.pool_2d(input, ws=ds, ignore_border=ignore_border, stride=st, pad=padding, mode=mode)
+
+        module.__doc__ = "Pooling by its former names."
+        module.max_pool_2d = max_pool_2d
+        module.max_pool_2d_same_size = pool.max_pool_2d_same_size
+        module.DownsampleFactorMax = pool.Pool
+
+
 def restore_downsample() -> None:
-    """Recreates `theano.tensor.signal.downsample`, which Lasagne 0.1 imports, from Theano's `pool`."""
-    prepare()
-    if importlib.util.find_spec("theano") is None:
-        raise ImportError("Lasagne needs Theano 1.0.5, which is not installed: pip install Theano==1.0.5 'numpy<1.24'")
-    name = "theano.tensor.signal.downsample"
-    signal = importlib.import_module("theano.tensor.signal")
-    if hasattr(signal, "downsample"):
-        return
-    pool = importlib.import_module("theano.tensor.signal.pool")
-
-    def max_pool_2d(input: Any, ds: Any, ignore_border: Any = None, st: Any = None, padding: Any = (0, 0),
-                    mode: str = "max") -> Any:
-        return pool.pool_2d(input, ws=ds, ignore_border=ignore_border, stride=st, pad=padding, mode=mode)
-
-    downsample = types.ModuleType(name, "Pooling by its former names.")
-    downsample.max_pool_2d = max_pool_2d  # type: ignore[attr-defined]
-    downsample.max_pool_2d_same_size = pool.max_pool_2d_same_size  # type: ignore[attr-defined]
-    downsample.DownsampleFactorMax = pool.Pool  # type: ignore[attr-defined]
-    sys.modules[name] = signal.downsample = downsample
+    """From now on `theano.tensor.signal.downsample` can be imported. A Theano that has this module keeps its own."""
+    if not any(isinstance(finder, _Downsample) for finder in sys.meta_path):
+        sys.meta_path.append(_Downsample())

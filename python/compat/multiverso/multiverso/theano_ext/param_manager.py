@@ -21,7 +21,7 @@ class MVModelParamManager:
         self.dtypes = [value.dtype for value in values]
         self._dtype = np.dtype(np.float64 if np.dtype(np.float64) in self.dtypes else np.float32)
         flat = [value.reshape(-1).astype(self._dtype) for value in values]
-        self._synced = SyncedArray(np.concatenate(flat) if flat else np.zeros(0, self._dtype))
+        self._synced = SyncedArray(np.concatenate(flat) if flat else np.zeros(0, self._dtype), f"this {type(self).__name__}")
         self._set()
 
     def get_all_param_values(self) -> List[np.ndarray]:

@@ -67,11 +67,13 @@ def mv_shared(*args: Any, **kwargs: Any) -> Any:
     value = variable.get_value(borrow=True)
     if not isinstance(value, (np.ndarray, np.generic, float, int)):
         raise TypeError(f"mv_shared: a table holds arrays of numbers, not a {type(value).__name__}")
-    synced = SyncedArray(np.asarray(value))
+    made = mv_shared.shared_vars  # type: ignore[attr-defined]
+    label = f'the shared variable "{variable.name}"' if variable.name else f"mv_shared.shared_vars[{len(made)}]"
+    synced = SyncedArray(np.asarray(value), label)
     variable.set_value(synced.latest)
     variable.__class__ = _class_for(type(variable))
     variable.tag.synced = synced  # clones have it, too
-    mv_shared.shared_vars.append(variable)
+    made.append(variable)
     return variable
 
 

@@ -1,5 +1,6 @@
-"""For Lasagne 0.1. Import it before lasagne: it recreates a module of older Theanos that Lasagne imports."""
+"""For Lasagne 0.1 on Theano 1.0.5."""
 
-from .. import graph_library
+import importlib.util
 
-graph_library.restore_downsample()
+if importlib.util.find_spec("theano") is None:
+    raise ImportError("Lasagne needs Theano 1.0.5, which is not installed: pip install Theano==1.0.5 'numpy<1.24'")

@@ -41,13 +41,14 @@ mv_status guarded(const char* function, Body&& body) {
   }
 }
 
-/// guarded() for body(State&). MV_EFORK in a forked child before its own mv_init().
+/// guarded() for body(State&). MV_EFORK in a forked child before its own mv_init(), or another call that begins its life.
 template <typename Body>
 mv_status boundary(const char* function, Body&& body) {
   State* state = current_state();
   if (state == nullptr) {
     return fail(MV_EFORK, function,
-                "this process was forked after mv_init(): call mv_init() in it first");
+                "this process was forked after its parent had used the library: what its parent opened can't be used here; open it anew, after an "
+                "mv_init() in this process if it is part of a cluster");
   }
   return guarded(function, [&] { return body(*state); });
 }

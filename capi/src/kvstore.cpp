@@ -38,18 +38,21 @@ base::Result<NodeRef> local_node(State& state) {
   return *state.nodes.pin(state.local_node);
 }
 
-base::Status create(State& state, mv_node node, const char* type, kv_store* store) {
-  if (type == nullptr) return base::error(MV_EINVAL, "kv_create: type is NULL");
-  if (store == nullptr) return base::error(MV_EINVAL, "kv_create: the pointer for the handle is NULL");
+base::Result<kvstore::Type> read_type(const char* type) {
+  if (type == nullptr) return base::error(MV_EINVAL, "type is NULL");
   const char* const van = std::getenv("DMLC_PS_VAN_TYPE");  // MXNet's way to request p3
   auto known = kvstore::parse_type(type, van != nullptr ? van : "");
-  if (!known.ok()) return named("kv_create", known.status());
+  if (!known.ok()) return known;
   const char* const bound = std::getenv("MXNET_KVSTORE_BIGARRAY_BOUND");
   const auto spread_from = kvstore::parse_spread_from(bound != nullptr ? bound : "");
-  if (!spread_from.ok()) return named("kv_create", spread_from.status());
+  if (!spread_from.ok()) return spread_from.status();
   known.value().spread_from = spread_from.value();
+  return known;
+}
+
+base::Status create(State& state, mv_node node, kvstore::Type type, kv_store* store) {
   NodeRef entry;
-  if (known.value().dist) {
+  if (type.dist) {
     auto pin = find_working_node(state, "kv_create", node);
     if (!pin.ok()) return pin.status();
     entry = *pin.value();
@@ -61,9 +64,24 @@ base::Status create(State& state, mv_node node, const char* type, kv_store* stor
     entry = std::move(local).value();
   }
   const std::string prefix = fmt::format("kv-{}/", entry->stores.fetch_add(1));
-  auto made = std::make_shared<Store>(*entry->node, state.heap, std::move(known).value(), prefix);
+  auto made = std::make_shared<Store>(*entry->node, state.heap, std::move(type), prefix);
   *store = state.stores.insert({std::move(entry), std::move(made)});
   return {};
+}
+
+/// A store of this process alone may be a forked child's first call.
+mv_status create_store(mv_node node, const char* type, kv_store* store) {
+  constexpr const char* kFunction = "kv_create";
+  kvstore::Type known;
+  const mv_status checked = guarded(kFunction, [&]() -> base::Status {
+    if (store == nullptr) return base::error(MV_EINVAL, "{}: the pointer for the handle is NULL", kFunction);
+    auto read = read_type(type);
+    if (read.ok()) known = std::move(read).value();
+    return named(kFunction, read.status());
+  });
+  if (checked != MV_OK) return checked;
+  const auto body = [&](State& state) { return create(state, node, std::move(known), store); };
+  return known.dist ? boundary(kFunction, body) : guarded(kFunction, [&] { return body(current_state_for_init()); });
 }
 
 base::Status free_store(State& state, kv_store handle) {
@@ -159,15 +177,17 @@ base::Status read_values(State& state, const char* function, const Keys& keys, c
     values->tensors.push_back(std::move(value).value());
     values->open->push_back(std::move(pin));
   }
+  const char* const what = use == Use::kRead ? "row_ids" : use == Use::kFilled ? "tensors to fill" : "values";
   uint64_t first = 0;
   for (size_t i = 0; i < count; ++i) {
     const uint64_t some = from.per_key != nullptr ? from.per_key[i] : from.count / count;
     if (some == 0 || some > from.count - first)
-      return base::error(MV_ESHAPE, "{}: {} values for {} keys; key \"{}\" has {}", function, from.count, count, keys.names[i], some);
+      return base::error(MV_ESHAPE, "{}: {} {} for {} keys{}", function, from.count, what, count,
+                         from.per_key != nullptr ? fmt::format("; key \"{}\" has {}", keys.names[i], some) : ": each key needs at least one");
     values->by_key.emplace_back(values->tensors.data() + first, some);
     first += some;
   }
-  if (first != from.count) return base::error(MV_ESHAPE, "{}: {} values for {} keys", function, from.count, count);
+  if (first != from.count) return base::error(MV_ESHAPE, "{}: {} {} for {} keys", function, from.count, what, count);
   return {};
 }
 
@@ -292,7 +312,7 @@ using mv::capi::State;
 using mv::kvstore::Store;
 
 mv_status kv_create(mv_node node, const char* type, kv_store* store) {
-  return mv::capi::boundary("kv_create", [&](State& state) { return mv::capi::create(state, node, type, store); });
+  return mv::capi::create_store(node, type, store);
 }
 mv_status kv_free(kv_store store) {
   return mv::capi::boundary("kv_free", [&](State& state) { return mv::capi::free_store(state, store); });

@@ -94,6 +94,23 @@ static void a_child_may_begin_a_cluster_of_its_own(void** state) {
   run_child(its_own_cluster);
 }
 
+static void a_store_of_its_own(void) {
+  kv_store store = 0;
+  char type[16] = "";
+  uint64_t length = 0;
+  CHILD_CHECK(kv_create(0, "dist_sync", &store) == MV_EFORK);
+  CHILD_CHECK(strstr(mv_last_error(), "open it anew, after an mv_init()") != NULL);
+  CHILD_CHECK(kv_create(0, "local", NULL) == MV_EINVAL);
+  CHILD_CHECK(kv_create(0, "local", &store) == MV_OK);
+  CHILD_CHECK(kv_type(store, type, sizeof type, &length) == MV_OK && strcmp(type, "local") == 0);
+  CHILD_CHECK(kv_free(store) == MV_OK);
+}
+static void a_local_store_needs_no_init_in_a_child(void** state) {
+  (void)state;
+  skip_under_thread_sanitizer();
+  run_child(a_store_of_its_own);
+}
+
 static void a_grandchild(void) {
   CHILD_CHECK(mv_init(NULL) == MV_OK);
   int status = -1;
@@ -204,6 +221,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_child_can_do_nothing_before_its_own_init),
       cmocka_unit_test(a_child_may_begin_a_cluster_of_its_own),
+      cmocka_unit_test(a_local_store_needs_no_init_in_a_child),
       cmocka_unit_test(so_may_a_grandchild),
       cmocka_unit_test(other_threads_may_hold_locks_at_the_fork),
       cmocka_unit_test(names_within_the_process_are_the_childs_own),

@@ -14,7 +14,7 @@
  *   - Sizes and counts are 64-bit and count elements, not bytes, except with the dtype MV_RAW.
  *   - Time-outs are in milliseconds: 0 = the node's default, MV_FOREVER (-1) = none.
  *   - In a forked child every function except those of tensor.h returns MV_EFORK until the child itself calls
- *     mv_init(). */
+ *     mv_init(), opens a gossip node, or creates a store of a type that needs no node. */
 #ifndef POLYVERSO_POLYVERSO_H
 #define POLYVERSO_POLYVERSO_H
 

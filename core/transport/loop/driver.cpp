@@ -80,7 +80,7 @@ bool Loop::spin(bool reads) {
   for (const Watched* watched : watched_) writers = std::max(writers, watched->writers());
   reads = reads && begin_reading();
   if (writers == Watched::Writers::kNone && !reads) return false;
-  const Nanos budget = spin_policy_.budget();
+  Nanos budget = spin_policy_.budget();
   if (budget == Nanos{0}) return false;
   const Nanos begin = now();
   Nanos spun{0};
@@ -88,6 +88,7 @@ bool Loop::spin(bool reads) {
   if (reads && crowded_ > 0) {
     --crowded_;
     yields = true;
+    budget *= kCrowdedBudget;
   }
   do {
     for (int i = 0; i < (yields ? 1 : reads ? kReadsPerGlance : kLooksPerGlance); ++i) {

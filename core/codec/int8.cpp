@@ -1,6 +1,6 @@
 // The int8 codec: for each block of values a float scale, and for each value an integer from -127 to 127. All scales
-// come first, then all integers. A block's scale is its greatest absolute value / 127. Compiled once per instruction
-// set, like core/math.
+// come first, then all integers. A block's scale is its greatest absolute value / 127. A NaN is sent as 0, and stays in the
+// residual. Compiled once per instruction set, like core/math.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/int8.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -19,13 +19,19 @@ using math::HWY_NAMESPACE::load;
 using math::HWY_NAMESPACE::over_lanes;
 using math::HWY_NAMESPACE::store;
 
+/// The value, or 0 for NaN. The results of maxima and conversions of NaN depend on the instruction set.
+template <class D>
+HWY_INLINE hn::Vec<D> number_or_zero(hn::Vec<D> value) {
+  return hn::IfThenElseZero(hn::Eq(value, value), value);
+}
+
 /// Encodes one block and returns its scale.
 float encode_int8(const float* gradient, float* residual, size_t count, int8_t* out) {
   float greatest = 0;
   over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR {
     const auto total = hn::Add(load(tag, residual + i), load(tag, gradient + i));
     store(total, tag, residual + i);
-    greatest = std::max(greatest, hn::GetLane(hn::MaxOfLanes(tag, hn::Abs(total))));
+    greatest = std::max(greatest, hn::GetLane(hn::MaxOfLanes(tag, hn::Abs(number_or_zero<decltype(tag)>(total)))));
   });
   // A block of tiny values stays in the residual: its scale would be subnormal or zero.
   const bool any = greatest >= 128 * std::numeric_limits<float>::min();
@@ -33,7 +39,7 @@ float encode_int8(const float* gradient, float* residual, size_t count, int8_t* 
   over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR {
     const hn::RebindToSigned<decltype(tag)> numbers;
     const auto total = load(tag, residual + i);
-    auto number = hn::NearestInt(hn::Mul(total, hn::Set(tag, inverse)));
+    auto number = hn::NearestInt(number_or_zero<decltype(tag)>(hn::Mul(total, hn::Set(tag, inverse))));
     number = hn::Max(hn::Min(number, hn::Set(numbers, 127)), hn::Set(numbers, -127));
     store(hn::Sub(total, hn::Mul(hn::ConvertTo(tag, number), hn::Set(tag, scale))), tag, residual + i);
     const hn::Rebind<int8_t, decltype(tag)> bytes;

@@ -215,7 +215,8 @@ struct EncodeInt8 {
         MV_UNROLL
         for (uint32_t k = 0; k < kValues; ++k) {
           const float whole = std::nearbyint(values.at[k] * inverse_scale);
-          const float number = !(whole > -127) ? -127.0f : whole > 127 ? 127.0f : whole + 0.0f;  // no -0, which an integer is not
+          const float within = whole < -127 ? -127.0f : whole > 127 ? 127.0f : whole + 0.0f;  // no -0, which an integer is not
+          const float number = within == within ? within : 0.0f;                            // of NaN
           values.at[k] = values.at[k] - number * scale;
           numbers.at[k] = static_cast<int8_t>(number);
         }

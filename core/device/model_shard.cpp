@@ -46,12 +46,14 @@ const void* ModelShard::copied(Scratch& scratch, const std::byte* values, uint64
   return must(scratch.of(std::span(values + first * spec_.row_bytes(), count * spec_.row_bytes())));
 }
 
+void ModelShard::add_rows_of(const tensor::Tensor& rows) {
+  add_rows({rows.held.ids, rows.held.count}, shard::ChangePart::kFirst,
+           [&](Scratch&, uint64_t first, uint64_t) { return rows.data + first * spec_.row_bytes(); });
+}
+
 base::Status ModelShard::add_held(shard::Worker, const tensor::Tensor& rows) {
   const std::lock_guard lock(mutex_);
-  return status_of([&] {
-    add_rows({rows.held.ids, rows.held.count}, shard::ChangePart::kFirst,
-             [&](Scratch&, uint64_t first, uint64_t) { return rows.data + first * spec_.row_bytes(); });
-  });
+  return status_of([&] { add_rows_of(rows); });
 }
 
 void ModelShard::read_rows(shard::Worker, std::span<const int64_t> rows, std::byte* out) {

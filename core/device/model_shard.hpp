@@ -34,6 +34,7 @@ class ModelShard : public shard::OnDevice {
   virtual const Model* model() const = 0;
   // Require the mutex.
   virtual void add_rows(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) = 0;
+  void add_rows_of(const tensor::Tensor& rows);
   /// Each row once.
   virtual void set_rows(std::span<const int64_t> rows, const std::byte* values) = 0;
   virtual void erase_rows(std::span<const int64_t> rows) = 0;

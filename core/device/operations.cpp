@@ -156,8 +156,8 @@ static_assert(shard::Step::kNumbers == MV_DEVICE_NUMBERS && shard::Step::kSums =
 base::Status reduce(const Stream& stream, int32_t op, mv_dtype dtype, const void* in, const Extent& extent, void* out) {
   if (op < MV_SUM || op > MV_NORM) return base::error(MV_EINVAL, "reduce: {} is not an mv_tensor_reduce_op", op);
   const bool is_extreme = op >= MV_LEAST && op <= MV_ARGMAX;
-  if (is_extreme && extent.along == 0) return base::error(MV_EINVAL, "reduce: no least or greatest element along an empty dimension");
   if (extent.outer * extent.inner == 0) return {};
+  if (is_extreme && extent.along == 0) return base::error(MV_EINVAL, "reduce: no least or greatest element along an empty dimension");
   if (!is_extreme && (op != MV_SUM || tensor::is_floating(dtype))) return sum_floats(stream, op, dtype, in, extent, out);
   if (extent.along > 0) return fold(stream, op, dtype, in, extent, out);
   return stream.launch(MV_DEVICE_FILL, mv_device_fill{.out = out, .count = extent.outer * extent.inner, .value = {}, .dtype = MV_I64});

@@ -123,12 +123,17 @@ base::Status DeviceShard::add_together(Worker, std::span<const Addition> additio
   const std::lock_guard lock(mutex_);
   return status_of([&] {
     const Stream& stream = device_.current();
+    std::vector<DeviceShard*> dense;
     Sums sums(device_, stream);
-    for (const Addition& addition : additions) sums.add(addition.values);
+    for (const Addition& addition : additions) {
+      if (addition.values.front().is_row_sparse()) continue;
+      dense.push_back(static_cast<DeviceShard*>(addition.shard));
+      sums.add(addition.values);
+    }
     must(sums.run());  // first: memory may be missing
     std::vector<Batch> batches;
-    for (size_t i = 0; i < additions.size(); ++i) {
-      const auto& one = static_cast<DeviceShard&>(*additions[i].shard);
+    for (size_t i = 0; i < dense.size(); ++i) {
+      const DeviceShard& one = *dense[i];
       auto batch = std::ranges::find_if(batches, [&](const Batch& known) { return known.sums.front().shard->is_updated_with(one); });
       if (batch == batches.end()) batch = batches.insert(batch, Batch());
       batch->sums.push_back({&one, sums.at(i)});
@@ -139,6 +144,12 @@ base::Status DeviceShard::add_together(Worker, std::span<const Addition> additio
       prepare(stream, batch);
       if (batch.update) continue;
       for (const Sum& sum : batch.sums) sum.shard->list_add(others, 0, sum.shard->elements(), sum.gradient);
+    }
+    for (const Addition& addition : additions) {
+      if (!addition.values.front().is_row_sparse()) continue;
+      auto& one = static_cast<DeviceShard&>(*addition.shard);
+      if (auto status = status_of([&] { one.add_rows_of(addition.values.front()); }); !status.ok())
+        must(base::error(status.code(), "table \"{}\": {}", one.spec_.name, status.text()));
     }
     if (before) must(before());
     for (const Batch& batch : batches)

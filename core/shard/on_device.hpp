@@ -30,13 +30,14 @@ class OnDevice : public Shard {
 
   virtual tensor::Device& device() const = 0;
 
-  /// An add of all elements: the sum of these tensors, at least one, dense, of the table's dtype and size, on any device or on the host.
+  /// An add of all elements: the sum of these tensors, at least one, dense, of the table's dtype and size, on any device or on the host. Or
+  /// that of add_held(), with one row-sparse tensor.
   struct Addition {
     OnDevice* shard;
     std::span<const tensor::Tensor> values;
   };
   /// Adds to several shards of this one's device, each named once. Those whose updaters have one formula are updated together, in one
-  /// launch. After MV_ENOMEM none has changed.
+  /// launch. After MV_ENOMEM none has changed, except for those of rows before one of rows that the error names.
   /// @param before  writes values of additions that have only one, on this device. It is called when all memory is there, and is its error the
   ///                call's, nothing has changed; may be null
   virtual base::Status add_together(Worker worker, std::span<const Addition> additions, const std::function<base::Status()>& before) = 0;

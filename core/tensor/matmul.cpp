@@ -8,7 +8,9 @@
 #include <cstring>
 #include <vector>
 
+#include "tensor/cast.hpp"
 #include "tensor/device.hpp"
+#include "tensor/dtype.hpp"
 #include "tensor/elementwise.hpp"
 #include "tensor/matmul.hpp"
 
@@ -90,8 +92,8 @@ base::Status check(const char* function, const Tensor& a, const Tensor& b, int f
   if (auto status = need_dense(function, b); !status.ok()) return status;
   if (a.shape.dims != 2 || b.shape.dims != 2)
     return base::error(MV_ESHAPE, "{}: two matrices are needed, not {} and {}", function, a.text(), b.text());
-  if (a.dtype != b.dtype || (a.dtype != MV_F32 && a.dtype != MV_F64)) {
-    return base::error(MV_EDTYPE, "{}: {} and {}: both must be f32 or both f64, see mv_tensor_cast()", function,
+  if (a.dtype != b.dtype || !is_floating(a.dtype)) {
+    return base::error(MV_EDTYPE, "{}: {} and {}: both must have the same float dtype, see mv_tensor_cast()", function,
                        a.text(), b.text());
   }
   return {};
@@ -126,12 +128,23 @@ base::Result<Tensor> multiply_on_device(const char* function, Heap& heap, const 
   return deliver(function, heap, std::move(made).value(), out);
 }
 
+/// Summed as floats, and rounded once.
+base::Result<Tensor> multiply_halves(const char* function, Heap& heap, const Tensor& a, const Tensor& b, int flags, const Tensor* out) {
+  const auto left = cast(function, heap, a, MV_F32), right = cast(function, heap, b, MV_F32);
+  if (!left.ok()) return left;
+  if (!right.ok()) return right;
+  auto made = matmul(function, heap, left.value(), right.value(), flags, nullptr);
+  if (made.ok()) made = cast(function, heap, made.value(), a.dtype);
+  return made.ok() ? deliver(function, heap, std::move(made).value(), out) : made;
+}
+
 }  // namespace
 
 base::Result<Tensor> matmul(const char* function, Heap& heap, const Tensor& a, const Tensor& b, int flags,
                             const Tensor* out) {
   if (auto status = check(function, a, b, flags); !status.ok()) return status;
   if (auto status = same_place(function, a, b); !status.ok()) return status;
+  if (storage_dtype(a.dtype) != a.dtype) return multiply_halves(function, heap, a, b, flags, out);
   if (device_of(a) != nullptr) return multiply_on_device(function, heap, a, b, flags, out);
   auto left = (flags & MV_TRANSPOSE_A) != 0 ? transpose(function, heap, a) : base::Result<Tensor>(a);
   auto right = (flags & MV_TRANSPOSE_B) != 0 ? transpose(function, heap, b) : base::Result<Tensor>(b);

@@ -520,6 +520,83 @@ def test_a_push_that_lacks_memory_changes_nothing(dtype, optimizer):
         assert 8 < failures < 60
 
 
+@pytest.mark.skipif(not IS_EMULATED, reason="lets allocations of the emulation fail")
+@pytest.mark.parametrize("codec", ["none", "2bit threshold=0.25"])
+@pytest.mark.parametrize("place", ["cpu", "cuda:0"])
+def test_a_push_of_rows_or_from_the_host_that_lacks_memory_changes_nothing(place, codec):
+    emulation = ctypes.CDLL(EMULATION)
+    emulation.emulation_allocations.restype = ctypes.c_int64
+    shape = (600, 600)  # more than a message takes
+    with polyverso.kvstore.create("local") as on_host, polyverso.kvstore.create("device") as on_device:
+        for kv, home in ((on_host, "cpu"), (on_device, "cuda:0")):
+            kv.set_gradient_compression(codec)
+            kv.init(["a", "rows", "b"], [Tensor.zeros(shape).to(home), Tensor.zeros((9, 4)).to_sparse().to(home), Tensor.zeros(shape).to(home)])
+            kv.set_optimizer("sgd rate=0.5")
+        failures = 0
+        for number in range(60):
+            dense = [Tensor.normal(shape, 10 * number + key) for key in range(2)]
+            rows = Tensor.sparse([number % 9, 3], Tensor.normal((2, 4), number), 9)
+            on_host.push(["a", "rows", "b"], [dense[0], rows, dense[1]])
+            there = [dense[0].to(place), rows.to("cuda:0"), dense[1].to(place)]
+            os.environ["POLYVERSO_EMULATION"] = f"allocations={emulation.emulation_allocations() + number}"
+            try:
+                on_device.push(["a", "rows", "b"], there)
+                done = True
+            except polyverso.Error as error:
+                assert "MV_ENOMEM" in str(error), error
+                done = False
+            finally:
+                del os.environ["POLYVERSO_EMULATION"]
+            if not done:
+                failures += 1
+                on_device.push(["a", "rows", "b"], there)
+            for key, kept in (("a", Tensor.zeros(shape)), ("rows", Tensor.zeros((9, 4))), ("b", Tensor.zeros(shape))):
+                other = Tensor.zeros(kept.shape)
+                on_host.pull(key, out=kept, ignore_sparse=False)
+                on_device.pull(key, out=other, ignore_sparse=False)
+                assert bits(kept) == bits(other), (number, key)
+            if done and number > 3:
+                break
+        assert 3 < failures < 50
+
+
+@pytest.mark.parametrize("places", [("cuda:0", SECOND, "cpu"), (SECOND, "cuda:0", "cuda:0"), ("cpu", SECOND, "cuda:0"), ("cuda:0", "cuda:0", "cuda:0")])
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_keys_that_share_a_state_are_updated_in_the_order_of_the_call(places, dtype):
+    def train(kv, places):
+        keys = ["a", "b", "rows"]
+        values = [Tensor.ones(5), Tensor.ones(5, dtype), Tensor.ones((4, 2)).to_sparse()]
+        kv.init(keys, [value.to(place) for value, place in zip(values, places)])
+        kv.set_optimizer("mx.nadam learning_rate=0.1")
+        given = [Tensor.full(5, 0.5), Tensor.full(5, 1.5, dtype), Tensor.sparse([0, 3], Tensor.full((2, 2), 0.5), 4)]
+        for order in ((0, 1, 2), (2, 0), (1, 2, 0), (0, 1)):
+            kv.push([keys[i] for i in order], [given[i].to(places[i]) for i in order])
+        outs = [Tensor.zeros(5), Tensor.zeros(5, dtype), Tensor.zeros((4, 2))]
+        kv.pull(keys, out=outs, ignore_sparse=False)
+        return [bits(out) for out in outs]
+
+    with polyverso.kvstore.create("local") as on_host, polyverso.kvstore.create("device") as on_devices:
+        assert train(on_devices, places) == train(on_host, ("cpu",) * 3)
+
+
+@pytest.mark.parametrize(("optimizer", "codec"), [("mx.signum", "none"), ("mx.lion", "none"), ("sgd rate=1", "int8 block=16")])
+def test_not_a_number_has_the_effect_that_it_has_on_the_host(optimizer, codec):
+    values = np.tile(np.array([np.nan, -np.nan, 1, -2, np.inf, 3, 0, -0.0, np.nan], np.float32), 9)
+
+    def train(kind, place):
+        with polyverso.kvstore.create(kind) as kv:
+            kv.set_gradient_compression(codec)
+            kv.init("w", Tensor.ones(len(values)).to(place))
+            kv.set_optimizer(optimizer)
+            for _ in range(2):
+                kv.push("w", Tensor.copy_of(values).to(place))
+            out = Tensor.zeros(len(values))
+            kv.pull("w", out=out)
+            return out.numpy().copy()
+
+    np.testing.assert_array_equal(train("device", "cuda:0"), train("local", "cpu"))
+
+
 def test_an_updater_gets_what_the_codec_sent():
     with polyverso.kvstore.create("device") as kv:
         kv.set_gradient_compression("2bit")

@@ -240,6 +240,15 @@ def test_in_place_upon_itself(seed):
         same(tensor, a)
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_matrices_of_halves_are_multiplied_as_floats(dtype):
+    a, b = Tensor.normal((7, 9), 1, dtype=dtype), Tensor.normal((9, 5), 2, dtype=dtype)
+    expected = a.cast("f32").matmul(b.cast("f32")).cast(dtype)
+    assert a.matmul(b).equal(expected) and a.matmul(b).dtype == dtype
+    with pytest.raises(polyverso.Error, match="same float dtype"):
+        a.matmul(b.cast("f32"))
+
+
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_matrices_are_multiplied_in_the_order_of_k(dtype):
     rng = np.random.default_rng(5)

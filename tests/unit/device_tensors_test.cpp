@@ -232,7 +232,7 @@ void axpy_of_all_dtypes(void**) {
 }
 
 void matrices_of_whole_numbers(void**) {
-  for (const mv_dtype dtype : {MV_F32, MV_F64}) {
+  for (const mv_dtype dtype : {MV_F32, MV_F64, MV_F16, MV_BF16}) {
     for (const int flags : {0, +MV_TRANSPOSE_A, +MV_TRANSPOSE_B, MV_TRANSPOSE_A | MV_TRANSPOSE_B}) {
       const auto shape = [](bool turned, int64_t rows, int64_t cols) { return turned ? std::vector{cols, rows} : std::vector{rows, cols}; };
       for (const int64_t inner : {20, 0}) {

@@ -213,8 +213,8 @@ MV_API mv_status mv_tensor_dot(mv_tensor a, mv_tensor b, double *value);
 MV_API mv_status mv_tensor_close(mv_tensor a, mv_tensor b, double relative, double absolute, int32_t *close);
 
 enum mv_tensor_matmul_flag { MV_TRANSPOSE_A = 1, MV_TRANSPOSE_B = 2 };
-/** The product of two matrices, (m, k) and (k, n), both MV_F32 or both MV_F64, or of their transposes. Each element
- *  is summed in the order of k. */
+/** The product of two matrices, (m, k) and (k, n), of one float dtype, or of their transposes. Each element is summed in
+ *  the order of k, and that of 16-bit floats as float, to be rounded once. */
 MV_API mv_status mv_tensor_matmul(mv_tensor a, mv_tensor b, int32_t flags, mv_tensor out, mv_tensor *result);
 
 /* ------------------------------------------------------------------- devices
@@ -264,6 +264,7 @@ MV_API mv_status mv_device_describe(int32_t device, mv_device_info *about);
 MV_API mv_status mv_device_wait(int32_t device);
 /** The stream on which work of the device is queued from now on, by all threads: one of the caller's own, such as that
  *  of another library, so that its work and this library's are done in order. Work that was queued before is done first.
+ *  A call of another thread that is in progress may queue the rest of its work on the stream before.
  *  @param stream  a cudaStream_t as a number, which must stay until another one is set; 0 for the library's own */
 MV_API mv_status mv_device_set_stream(int32_t device, uint64_t stream);
 /** The stream on which work of the device is queued, a cudaStream_t as a number: another library's stream that waits for

@@ -106,6 +106,9 @@ base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> valu
   }
   std::vector<std::byte> encoded(codec.encoded_bytes(count)), rounded(storage != entry.dtype ? count * tensor::dtype_bytes(entry.dtype) : 0);
   entry.merged.resize(entry.residual_bytes());
+  // A device may lack memory for the sum, and then the push is repeated.
+  const auto before = entry.device != nullptr ? entry.residuals.senders() : base::Result<Senders>(Senders());
+  if (!before.ok()) return before.status();
   entry.has_left = true;
   for (size_t sender = 0; sender < values.size(); ++sender) {
     if (auto status = sent.read(sender, encoded.data()); !status.ok()) return status;
@@ -116,7 +119,9 @@ base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> valu
   }
   if (storage != entry.dtype) round_to(entry.dtype, entry.merged, &rounded, count);
   const std::byte* const sum = storage != entry.dtype ? rounded.data() : entry.merged.data();
-  return give(entry, sum, path, std::move(room));
+  base::Status status = give(entry, sum, path, std::move(room));
+  if (status.code() == MV_ENOMEM && entry.device != nullptr) entry.residuals.restore(before.value());
+  return status;
 }
 
 bool Store::has_rest(Entry& entry) {

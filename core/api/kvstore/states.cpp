@@ -58,6 +58,13 @@ Entries Store::all_entries() {
   return entries;
 }
 
+/// Requires mutex_.
+void Store::use_optimizer(const shard::UpdaterSpec& optimizer) {
+  const auto updater = shard::make_updater(optimizer, MV_F32);
+  shares_state_ = updater != nullptr && !updater->shared().empty();
+  optimizer_ = optimizer;
+}
+
 // ---- per key
 
 /// The optimizer to set on a key: the store's, with the key's own parameters.
@@ -178,7 +185,7 @@ base::Status Store::load_states(const std::string& path) {
   }
   {
     std::lock_guard lock(mutex_);
-    if (file.value().optimizer) optimizer_ = *file.value().optimizer;
+    if (file.value().optimizer) use_optimizer(*file.value().optimizer);
   }
   return hand_out_residuals(left);
 }

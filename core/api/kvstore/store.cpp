@@ -5,15 +5,11 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
-#include <map>
 #include <numeric>
-#include <set>
 
 #include "api/kvstore/devices.hpp"
-#include "api/kvstore/encoded_values.hpp"
 #include "api/kvstore/placement.hpp"
 #include "api/kvstore/rows.hpp"
-#include "codec/on_device.hpp"
 #include "math/kernels.hpp"
 #include "shard/on_device.hpp"
 #include "tensor/sparse.hpp"
@@ -290,6 +286,7 @@ base::Status Store::push(const Keys& keys, const Values& given, const How& how) 
   const Entries& entries = *found.value();
   bool reject = false;
   if (const base::Status wrong = check_forms(entries, given, &reject); !wrong.ok()) return wrong;
+  const bool any_on_devices = type_.on_devices && std::ranges::any_of(entries, [](const EntryRef& entry) { return entry->device != nullptr; });
   if (type_.dist && !type_.sync)
     for (const EntryRef& entry : entries)
       if (const base::Status wrong = need_optimizer(*entry); !wrong.ok()) return wrong;
@@ -302,8 +299,9 @@ base::Status Store::push(const Keys& keys, const Values& given, const How& how) 
   if (updates_.is_on()) path.updater = &pushing;
   PlacedValues placed(given);
   std::vector<Course> courses;
-  if (any_on_device(given)) {
+  if (any_on_devices || any_on_device(given)) {
     for (size_t i = 0; i < entries.size(); ++i) courses.push_back(course_of(*entries[i], given[i], path));
+    if (path.updater == nullptr && shares_state() && !are_in_order(entries, given, courses)) return push_in_order(keys, given, how);
     using Place = PlacedValues::Place;
     auto made = PlacedValues::make(given, [&](size_t key) {
       if (courses[key] == Course::kCopied) return type_.dist ? Place::kHostSum : Place::kHost;
@@ -355,76 +353,6 @@ base::Status Store::push_checked(const Keys& keys, const Entries& entries, Place
   return failed;
 }
 
-Store::Course Store::course_of(Entry& entry, std::span<const Tensor> values, const PushPath& path) const {
-  if (entry.rejects_nonfinite) return Course::kCopied;  // the host checks them
-  const bool reaches_key = entry.device != nullptr && path.updater == nullptr;
-  if (goes_by_rows(entry, values)) {  // rows of several tensors are joined on the host
-    const bool is_one = values.size() == 1 && values.front().is_row_sparse() && tensor::device_of(values.front()) == entry.device;
-    return reaches_key && is_one && entry.spec->cols == entry.shape.row_count() ? Course::kAdded : Course::kCopied;
-  }
-  if (path.codec != nullptr && entry.can_compress()) {
-    const tensor::Device* const first = tensor::device_of(values.front());
-    const tensor::Device* const any = first != nullptr || type_.dist ? first : any_device(values);
-    if (any == nullptr || !codec::is_on_device(*path.codec, entry.dtype, *any)) return Course::kCopied;
-    return reaches_key ? Course::kMerged : Course::kEncoded;
-  }
-  return reaches_key && !has_rest(entry) ? Course::kAdded : Course::kCopied;
-}
-
-/// Keys of one device together. All memory for encoded values comes first, so that no residual changes for a push that fails.
-base::Status Store::push_on_devices(const Entries& entries, const Values& values, const std::vector<Course>& courses, const codec::CodecRef& codec) {
-  const auto named = [](const Entry& entry, const base::Status& status) { return base::error(status.code(), "key \"{}\": {}", entry.name, status.text()); };
-  std::vector<shard::OnDevice*> shards(entries.size());
-  Rooms rooms;
-  std::map<size_t, EncodedValues> encoded;
-  std::set<Entry*> merged;  // locked in one order by all threads
-  for (size_t i = 0; i < entries.size(); ++i)
-    if (courses[i] == Course::kMerged) merged.insert(entries[i].get());
-  std::vector<std::unique_lock<std::mutex>> locks;
-  locks.reserve(merged.size());
-  for (Entry* const entry : merged) locks.emplace_back(entry->merging);
-  for (size_t i = 0; i < entries.size(); ++i) {
-    if (!is_whole(courses[i])) continue;
-    base::Status status;
-    shards[i] = entries[i]->table->on_device_here(true, &status);
-    if (shards[i] == nullptr) return named(*entries[i], status.ok() ? base::Status(MV_EINTERNAL, "it can't be reached on its device") : status);
-    if (goes_by_rows(*entries[i], values[i])) status = check_held(*entries[i], values[i].front());
-    if (!status.ok()) return named(*entries[i], status);
-    if (courses[i] != Course::kMerged) continue;
-    status = encoded.try_emplace(i, *entries[i], values[i], *codec, rooms).first->second.prepare_sum(*entries[i]->device);
-    if (!status.ok()) return named(*entries[i], status);
-  }
-  if (const base::Status failed = rooms.allocate(); !failed.ok()) return failed;
-  struct OfDevice {
-    std::vector<shard::OnDevice::Addition> additions;
-    std::vector<size_t> encoded;
-  };
-  std::map<tensor::Device*, OfDevice> by_device;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    if (!is_whole(courses[i])) continue;
-    Entry& entry = *entries[i];
-    if (goes_by_rows(entry, values[i])) {
-      if (const base::Status failed = shards[i]->add_held(rank(), values[i].front()); !failed.ok()) return named(entry, failed);
-      continue;
-    }
-    entry.pushed = true;
-    OfDevice& same = by_device[entry.device];
-    if (courses[i] == Course::kMerged) same.encoded.push_back(i);
-    same.additions.push_back({shards[i], courses[i] == Course::kMerged ? std::span(&encoded.at(i).sum(), 1) : values[i]});
-  }
-  for (const auto& [device, same] : by_device) {
-    const auto merge = [&] {
-      for (const size_t i : same.encoded) {
-        entries[i]->has_left = true;
-        if (const base::Status failed = encoded.at(i).merge(); !failed.ok()) return named(*entries[i], failed);
-      }
-      return base::Status();
-    };
-    if (base::Status failed = same.additions.front().shard->add_together(rank(), same.additions, merge); !failed.ok()) return failed;
-  }
-  return {};
-}
-
 /// Whether a push may share a message with others: its value needs no processing here.
 bool Store::joins_many(Entry& entry, std::span<const Tensor> values, const PushPath& path) const {
   return type_.dist && path.updater == nullptr && path.options.priority == 0 && values.size() == 1 && entry.table->joins_many() &&
@@ -470,8 +398,21 @@ base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const
   return give(entry, entry.merged.data(), path);
 }
 
-/// Passes this process's sum of a push on to the key.
+/// Passes this process's sum of a push on to the key. Without memory on its device, nothing has changed.
 base::Status Store::give(Entry& entry, const std::byte* merged, const PushPath& path, std::optional<Tensor> room) {
+  if (path.updater == nullptr && entry.device != nullptr) {
+    base::Status status;
+    if (shard::OnDevice* const shard = entry.table->on_device_here(true, &status); shard != nullptr) {
+      Tensor sum;
+      sum.dtype = entry.dtype;
+      sum.shape = entry.shape;
+      sum.data = const_cast<std::byte*>(merged);
+      sum.block = tensor::Heap::lend(sum.data, sum.stored_bytes());
+      const shard::OnDevice::Addition addition{shard, {&sum, 1}};
+      return shard->add_together(rank(), {&addition, 1}, {});
+    }
+    if (!status.ok()) return status;
+  }
   if (path.updater == nullptr)
     if (base::Status status; entry.table->add_here(merged, &status)) return status;
   if (path.updater == nullptr) return entry.table->add({}, {merged, entry.shape.count(), entry.dtype}, path.options).status;
@@ -548,7 +489,7 @@ base::Status Store::set_optimizer(const shard::UpdaterSpec& given) {
   if (const base::Status failed = updates_.clear(); !failed.ok()) return failed;  // the one set last counts
   {
     std::lock_guard lock(mutex_);
-    optimizer_ = optimizer;
+    use_optimizer(optimizer);
   }
   return set_optimizers(all_entries());
 }

@@ -92,6 +92,7 @@ class Store {
   base::Status need_optimizer(Entry& entry);
   base::Result<shard::UpdaterSpec> optimizer_of(const std::string& key);
   Entries all_entries();
+  void use_optimizer(const shard::UpdaterSpec& optimizer);
   base::Status check_optimizer(const Entry& entry, const shard::UpdaterSpec& optimizer) const;
   /// How a push reaches its key: through the table, or through the updater callback.
   struct PushPath {
@@ -108,6 +109,9 @@ class Store {
   };
   static bool is_whole(Course course) { return course == Course::kAdded || course == Course::kMerged; }
   Course course_of(Entry& entry, std::span<const Tensor> values, const PushPath& path) const;
+  bool shares_state();
+  static bool are_in_order(const Entries& entries, const Values& values, const std::vector<Course>& courses);
+  base::Status push_in_order(const Keys& keys, const Values& values, const How& how);
   base::Status push_checked(const Keys& keys, const Entries& entries, PlacedValues& placed, const std::vector<Course>& courses, PushPath& path);
   base::Status push_on_devices(const Entries& entries, const Values& values, const std::vector<Course>& courses, const codec::CodecRef& codec);
   bool joins_many(Entry& entry, std::span<const Tensor> values, const PushPath& path) const;
@@ -144,6 +148,7 @@ class Store {
   std::atomic<bool> left_{false};
   std::atomic<bool> has_begun_{false};  ///< a push or pull was made
   shard::UpdaterSpec optimizer_{shard::kReplacing, {}};
+  bool shares_state_ = false;  ///< the optimizer has a state that all keys change, in the order of their updates
   Compression compression_;
   std::map<std::string, KeyParameters> key_parameters_;
   Updates updates_;

@@ -46,7 +46,7 @@ mv_status tell(int32_t device, cudaError_t error, const char* what) {
           "\"spawn\"",
           what, cudaGetErrorString(error));
     case cudaErrorNoKernelImageForDevice:
-      return fail(MV_ENOSYS, "%s: the plug-in has no code for this device: its architectures are those of CMake's CMAKE_CUDA_ARCHITECTURES", what);
+      return fail(MV_ENOSYS, "%s: the plug-in has no code for this device: its architectures are those of CMake's POLYVERSO_CUDA_ARCHITECTURES", what);
     case cudaErrorMemoryAllocation:
       return fail(MV_ENOMEM, "%s: out of memory; free tensors of cuda:%d, or use smaller ones", what, device);
     case cudaErrorInvalidValue:

@@ -47,14 +47,26 @@ base::Result<std::vector<checkpoint::SavedTable>> CheckpointTables::snapshot(con
   return saved;
 }
 
+namespace {
+
+/// A checkpoint fits tables in the host's memory and on devices, whatever it was saved from.
+shard::Spec placed_as(const Table& table, shard::Spec saved) {
+  saved.device = table.spec.device;
+  return saved;
+}
+
+}  // namespace
+
+base::Result<std::shared_ptr<shard::Shard>> CheckpointTables::make_hidden_shard(const shard::Spec& spec) const {
+  return registry_.make_hidden_shard(placed_as(*registry_.find(spec.name), spec));
+}
+
 base::Status CheckpointTables::fits(const shard::Spec& spec) const {
   const Table* const table = registry_.find(spec.name);
   if (table == nullptr) return check_spec(spec);
   if (!table->complete)
     return base::error(MV_ESTATE, "table \"{}\" is being created while a checkpoint is loaded", spec.name);
-  shard::Spec wanted = spec;
-  wanted.device = table->spec.device;  // a checkpoint fits tables in the host's memory and on devices
-  if (table->spec.same_but_for_parameters(wanted)) return {};
+  if (table->spec.same_but_for_parameters(placed_as(*table, spec))) return {};
   return base::error(MV_EDISAGREE, "table \"{}\" is {}, but {} in the checkpoint", spec.name, table->spec.describe(), spec.describe());
 }
 

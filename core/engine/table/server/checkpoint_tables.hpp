@@ -25,8 +25,8 @@ class CheckpointTables {
   base::Status fits(const shard::Spec& spec) const;
   std::shared_ptr<shard::Shard> find_shard(const std::string& name) const;
   base::Result<std::shared_ptr<shard::Shard>> make_shard(shard::SpecRef spec) const { return registry_.make_shard(std::move(spec)); }
-  /// A shard that no other process will map.
-  base::Result<std::shared_ptr<shard::Shard>> make_hidden_shard(const shard::Spec& spec) const { return registry_.make_hidden_shard(spec); }
+  /// A shard for the values of a table that exists. No other process will map it.
+  base::Result<std::shared_ptr<shard::Shard>> make_hidden_shard(const shard::Spec& spec) const;
   /// Adds a new table. All workers that create it find it with its values.
   base::Status adopt(const shard::Spec& spec, std::shared_ptr<shard::Shard> shard);
   /// Sets the clock of all workers. False if the table with this part is gone, even if another one has its name now.

@@ -133,11 +133,11 @@ class Squares {
   alignas(64) double lanes_[kLanes] = {};
 };
 
-/// -1, 0 or 1
+/// -1, 0 or 1; 0 of NaN. Ne(), which would need one operation less, gives different results for NaN on different instruction sets.
 template <class D>
 HWY_INLINE hn::Vec<D> sign_of(D tag, hn::Vec<D> value) {
-  const auto one = hn::Set(tag, hn::TFromD<D>(1));
-  return hn::IfThenElseZero(hn::Ne(value, hn::Zero(tag)), hn::CopySign(one, value));
+  const auto one = hn::Set(tag, hn::TFromD<D>(1)), zero = hn::Zero(tag);
+  return hn::Sub(hn::IfThenElseZero(hn::Gt(value, zero), one), hn::IfThenElseZero(hn::Lt(value, zero), one));
 }
 
 }  // namespace mv::shard::optimizer::HWY_NAMESPACE

@@ -1,5 +1,6 @@
 """PyTorch's adapter, and scripts written for dpwa."""
 
+import json
 import subprocess
 import sys
 import textwrap
@@ -201,6 +202,38 @@ def test_processes_of_a_data_loader_take_no_part():
             nets[0](inputs).sum().backward()
             assert one.update_wait(1) == 0.5
         assert one.gossip.state["averaged"] == 8 * epoch
+    one.close()
+    other.close()
+
+
+def test_a_method_of_the_programs_own_computes_an_adapters_factor(monkeypatch, tmp_path):
+    """As for dpwa's connections: the class that replaces a method, or an object that is assigned."""
+    from dpwa import dpwa
+    from dpwa.adapters.pytorch import DpwaPyTorchAdapter
+
+    class Tenth(dpwa.ConstantInterpolation):
+        def __call__(self, clock, peer_clock, loss, peer_loss):
+            return 0.1
+
+    monkeypatch.setitem(dpwa.INTERPOLATION_METHODS, "constant", Tenth)
+    nets = [network(value) for value in (1.0, 3.0)]
+    made = []
+    for net, name in zip(nets, "ab"):
+        file = tmp_path / name
+        file.write_text(json.dumps(lone(name, constant={"value": 0.5})))
+        made.append(DpwaPyTorchAdapter(net, name, str(file)))
+    introduce(*made)
+    one, other = made
+    for factor in (0.1, 0.75):
+        before = [parameter.detach().clone() for parameter in nets[0].parameters()]
+        other.update_send(1)
+        one.update_send(1)
+        clock = one.gossip.clock
+        assert one.update_wait(1) == factor
+        for was, parameter, theirs in zip(before, nets[0].parameters(), nets[1].parameters()):
+            assert torch.equal(parameter, (factor * theirs + (1 - factor) * was).detach())
+        assert one.gossip.clock == factor * other.gossip.clock + (1 - factor) * clock
+        one.interpolation = lambda clock, peer_clock, loss, peer_loss: 0.75
     one.close()
     other.close()
 

@@ -37,13 +37,13 @@ class TorchAdapter(Adapter):
         return tensors
 
     def _published(self) -> Iterable[np.ndarray]:
-        return map(_array_of, self._on_host(self._tensors()))
+        return map(array_of, self._on_host(self._tensors()))
 
     def _average(self) -> None:
         tensors = self._tensors()
         with torch.no_grad():
             for tensor, host in zip(tensors, self._on_host(tensors)):
-                self.gossip.average(_array_of(host))
+                self.gossip.average(array_of(host))
                 if host is not tensor:
                     tensor.copy_(host, non_blocking=host.is_pinned())  # in stream order: before the device's next work
                 else:
@@ -82,7 +82,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu" and tensor.is_contiguous()
 
 
-def _array_of(host: torch.Tensor) -> np.ndarray:
+def array_of(host: torch.Tensor) -> np.ndarray:
     """A view of its memory. numpy has no bfloat16: its bits are passed as uint16."""
     if host.dtype == torch.bfloat16:
         return host.view(torch.int16).numpy().view(np.uint16)

@@ -68,12 +68,31 @@ class DpwaConfiguration:
         return self.config["divergence_threshold"]
 
 
-class DpwaConnection:
-    """Exchanges byte payloads, with the factor for averaging a peer's payload.
+class Interpolated:
+    """A node whose `interpolation` computes the factor for averaging, from the clocks and losses of both nodes. If it is
+    the built-in method of the file, the library computes the factor. Another one that is assigned to it, or registered
+    in INTERPOLATION_METHODS, is called."""
 
-    `interpolation` computes the factor from the clocks and losses of both nodes. If it is the built-in method of the
-    file, the library computes the factor. Another one that is assigned to it, or registered in INTERPOLATION_METHODS,
-    is called."""
+    def _configure(self, config):
+        self.divergence_threshold = config.get_divergence_threshold()
+        method, settings = config.get_interpolation()
+        made = INTERPOLATION_METHODS.get(method)  # for callers to inspect; the library has more methods
+        self.interpolation = made(**(settings or {})) if made else None
+        self._own = self.interpolation if made in BUILT_IN else None  # computed by the library
+
+    def _is_built_in(self):
+        return self.interpolation is self._own
+
+    def _factor(self, clock, peer, loss):
+        """The factor, and the clock after the average."""
+        factor = min(max(float(self.interpolation(clock, peer["peer_clock"], loss, peer["peer_loss"])), 0.0), 1.0)
+        if self.divergence_threshold and loss < self.divergence_threshold:
+            factor *= max(loss / self.divergence_threshold, 0.0)
+        return factor, factor * peer["peer_clock"] + (1 - factor) * clock
+
+
+class DpwaConnection(Interpolated):
+    """Exchanges byte payloads, with the factor for averaging a peer's payload."""
 
     def __init__(self, name, config_file):
         self.name = name
@@ -83,11 +102,7 @@ class DpwaConnection:
         self.peers = [Struct(**node) for node in self.nodes if node["name"] != name]
         self.me = next(Struct(**node) for node in self.nodes if node["name"] == name)
         self.fetch_probability = self.config.get_fetch_probability()
-        self.divergence_threshold = self.config.get_divergence_threshold()
-        method, settings = self.config.get_interpolation()
-        made = INTERPOLATION_METHODS.get(method)  # for callers to inspect; the library has more methods
-        self.interpolation = made(**(settings or {})) if made else None
-        self._own = self.interpolation if made in BUILT_IN else None  # computed by the library
+        self._configure(self.config)
         self.fetching = False
 
     @property
@@ -115,16 +130,13 @@ class DpwaConnection:
     def update_wait(self, loss):
         """A peer's parameters and their factor; (None, 0) if nothing was fetched."""
         self.fetching = False
-        if self.interpolation is self._own:
+        if self._is_built_in():
             return self._connection.update_wait(loss)
         clock = self.clock
         payload, peer = self._connection.fetched(loss)
         if payload is None:
             return None, 0
-        factor = min(max(float(self.interpolation(clock, peer["peer_clock"], loss, peer["peer_loss"])), 0.0), 1.0)
-        if self.divergence_threshold and loss < self.divergence_threshold:
-            factor *= max(loss / self.divergence_threshold, 0.0)
-        self.clock = factor * peer["peer_clock"] + (1 - factor) * clock
+        factor, self.clock = self._factor(clock, peer, loss)
         return payload, factor
 
     def close(self):

@@ -92,9 +92,18 @@ base::Status on_host(Interrupted& interrupted, Arrays arrays, const Work& work) 
   return status.ok() && now.staging != nullptr ? now.staging->finish() : status;
 }
 
+/// Whether a call of a strategy, now, reads or writes its arrays. If not, those on devices need no copies.
+template <typename T>
+using UsesArrays = bool (*)(const T& strategy);
+template <typename T>
+bool always(const T&) { return true; }
+template <typename T>
+bool in_this_step(const T& strategy) { return strategy.uses_parameters(); }
+
 /// Runs work(T&, arrays, time-out) of a blocking function.
 template <typename T, typename Work>
-mv_status with_arrays(const char* function, mv_strategy handle, const mv_array* given, uint64_t count, const mv_call_options* options, Work work) {
+mv_status with_arrays(const char* function, mv_strategy handle, const mv_array* given, uint64_t count, const mv_call_options* options, Work work,
+                      UsesArrays<T> uses_arrays = always<T>) {
   return with_whole<T>(function, handle, [&](Strategy& whole, T& strategy) -> base::Status {
     CallPlan plan;
     if (auto status = plan_call(function, options, MayForget::kNo, &plan, MayLabel::kYes); !status.ok()) return status;
@@ -102,6 +111,7 @@ mv_status with_arrays(const char* function, mv_strategy handle, const mv_array* 
     auto arrays = read_arrays(given, count);
     if (!arrays.ok()) return arrays.status();
     if constexpr (!std::is_same_v<T, AsyncEa>) strategy.peers().set_label(plan.options.label);
+    if (!uses_arrays(strategy)) return work(strategy, arrays.value(), plan.options.timeout);
     return on_host(whole.interrupted, std::move(arrays).value(), [&](const Arrays& here) { return work(strategy, here, plan.options.timeout); });
   });
 }
@@ -237,7 +247,8 @@ mv_status mv_ea_open(mv_group group, int64_t tau, double alpha, mv_allreduce_ea*
 mv_status mv_ea_average(mv_allreduce_ea ea, const mv_array* parameters, uint64_t count, const mv_call_options* options) {
   return mv::capi::with_arrays<AllReduceEa>(
       "mv_ea_average", ea, parameters, count, options,
-      [](AllReduceEa& of, const Arrays& arrays, Nanos timeout) { return of.average(arrays, timeout); });
+      [](AllReduceEa& of, const Arrays& arrays, Nanos timeout) { return of.average(arrays, timeout); },
+      mv::capi::in_this_step<AllReduceEa>);
 }
 mv_status mv_ea_synchronize_center(mv_allreduce_ea ea, const mv_array* parameters, uint64_t count, const mv_call_options* options) {
   return mv::capi::with_arrays<AllReduceEa>(
@@ -271,7 +282,8 @@ mv_status mv_async_ea_open(mv_table centre, int64_t tau, double alpha, mv_async_
 }
 mv_status mv_async_ea_average(mv_async_ea ea, const mv_array* parameters, uint64_t count, const mv_call_options* options) {
   return mv::capi::with_arrays<AsyncEa>("mv_async_ea_average", ea, parameters, count, options,
-                                        [](AsyncEa& of, const Arrays& arrays, Nanos timeout) { return of.average(arrays, timeout); });
+                                        [](AsyncEa& of, const Arrays& arrays, Nanos timeout) { return of.average(arrays, timeout); },
+                                        mv::capi::in_this_step<AsyncEa>);
 }
 mv_status mv_async_ea_read(mv_async_ea ea, const mv_array* parameters, uint64_t count, const mv_call_options* options) {
   return mv::capi::with_arrays<AsyncEa>("mv_async_ea_read", ea, parameters, count, options,
@@ -289,7 +301,8 @@ mv_status mv_local_sgd_open(mv_group group, const char* settings, mv_local_sgd* 
 }
 mv_status mv_local_sgd_step(mv_local_sgd local, const mv_array* parameters, uint64_t count, const mv_call_options* options) {
   return mv::capi::with_arrays<LocalSgd>("mv_local_sgd_step", local, parameters, count, options,
-                                         [](LocalSgd& of, const Arrays& arrays, Nanos timeout) { return of.step(arrays, timeout); });
+                                         [](LocalSgd& of, const Arrays& arrays, Nanos timeout) { return of.step(arrays, timeout); },
+                                         mv::capi::in_this_step<LocalSgd>);
 }
 mv_status mv_local_sgd_synchronize(mv_local_sgd local, const mv_array* parameters, uint64_t count, const mv_call_options* options) {
   return mv::capi::with_arrays<LocalSgd>(

@@ -412,6 +412,8 @@ def test_checkpoints_move_tables(cluster, tmp_path, before, after):
 # ---- groups and strategies
 
 GROUP = """
+import ctypes
+import os
 from polyverso import capi
 from polyverso.group import Group
 from polyverso.distlearn import AllReduceEA, AllReduceSGD, LocalSGD
@@ -547,7 +549,7 @@ else:
     raise AssertionError("a reduction that fails")
 assert group.allreduce_custom(kept, greatest) == 3
 for make in (lambda: AllReduceSGD(group).sum_and_normalize_gradients, lambda: AllReduceEA(group, 1, 0.3).average_parameters,
-             lambda: LocalSGD(group, 2).step):
+             lambda: AllReduceEA(group, 3, 0.3).average_parameters, lambda: LocalSGD(group, 2).step):
     here, there = zip(*[both(1000), both((50, 3))])
     first, second = make(), make()
     for _ in range(4):
@@ -557,6 +559,15 @@ for make in (lambda: AllReduceSGD(group).sum_and_normalize_gradients, lambda: Al
         for a, b in zip(here, there):
             a += 1
             b += 1
+crossed = ctypes.CDLL(os.environ["POLYVERSO_DEVICE_PLUGIN"]).emulation_crossed
+crossed.restype = ctypes.c_int64
+for step in (AllReduceEA(group, 3, 0.3).average_parameters, LocalSGD(group, 3).step):
+    step(second := list(there))
+    before = crossed()
+    step(second)
+    assert crossed() == before, "a step that exchanges nothing copies nothing"
+    step(second)
+    assert crossed() > before
 say("reduced", node.worker_id)
 group.close()
 node.shutdown()

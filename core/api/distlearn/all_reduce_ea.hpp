@@ -17,6 +17,8 @@ class AllReduceEa {
   /// Every tau-th call: d = alpha (parameters - centre); parameters -= d; centre += the sum of all ranks' d. The centre
   /// starts as the parameters of the first call of any kind.
   base::Status average(const Arrays& parameters, base::Nanos timeout);
+  /// Whether the next average() reads or writes parameters: other calls only count.
+  bool uses_parameters() const { return center_.empty() || (step_ + 1) % tau_ == 0 || peers_.is_interrupted(); }
   /// Takes part in the averages that other ranks still make, with differences of its own; then all ranks get the lowest
   /// rank's centre. The parameters move towards the centre in each of these rounds, including the last one, in which
   /// every rank drains; after that they do not change.

@@ -20,6 +20,8 @@ class AsyncEa {
   /// Every tau-th call: d = alpha (parameters - centre); parameters -= d; centre += d. The centre read may be stale,
   /// because other workers add to it.
   base::Status average(const Arrays& parameters, base::Nanos timeout);
+  /// Whether the next average() reads or writes parameters: other calls only count.
+  bool uses_parameters() const { return (step_ + 1) % tau_ == 0 || stages_.is_interrupted(); }
   /// parameters = the centre.
   base::Status read(const Arrays& parameters, base::Nanos timeout);
   void withdraw();

@@ -41,10 +41,10 @@ Arrays LocalSgd::fragment(const Arrays& arrays, uint64_t number) const {
   return cut(arrays, range.first, range.count);
 }
 
-/// Whether this step ends with an exchange. Exchanges are spread evenly over the inner steps.
-bool LocalSgd::is_due() const {
-  const auto exchanges = [&](int64_t step) { return step * settings_.fragments / settings_.inner_steps; };
-  return exchanges(step_) != exchanges(step_ - 1);
+/// Whether a step ends with an exchange. Exchanges are spread evenly over the inner steps.
+bool LocalSgd::is_due(int64_t step) const {
+  const auto exchanges_until = [&](int64_t last) { return last * settings_.fragments / settings_.inner_steps; };
+  return exchanges_until(step) != exchanges_until(step - 1);
 }
 
 /// Stores how far this rank has moved a fragment, as a gradient.

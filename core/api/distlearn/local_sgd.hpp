@@ -24,6 +24,8 @@ class LocalSgd {
 
   /// Call it after each inner step. The outer parameters start as those of the first call of any kind.
   base::Status step(const Arrays& parameters, base::Nanos timeout);
+  /// Whether the next step() reads or writes parameters: other calls only count.
+  bool uses_parameters() const { return outer_.empty() || settings_.overlap > 0 || is_due(step_ + 1) || peers_.is_interrupted(); }
   /// Takes part until all ranks have called this. Then the ranks that have moved since their last exchange make one
   /// exchange of all parameters, after which all ranks have the same bits. If no rank has made a step at all, all get
   /// the parameters of the lowest rank.
@@ -34,7 +36,8 @@ class LocalSgd {
  private:
   base::Status begin(const Arrays& parameters);
   Arrays fragment(const Arrays& arrays, uint64_t number) const;
-  bool is_due() const;
+  bool is_due(int64_t step) const;
+  bool is_due() const { return is_due(step_); }
   void gather(uint64_t number);
   struct Fragment {
     Arrays parameters, outer, velocity, moved;

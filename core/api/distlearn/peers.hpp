@@ -36,6 +36,7 @@ class Peers {
   uint64_t rank() const { return rank_; }
   uint64_t size() const { return size_; }
 
+  bool is_interrupted() const { return stages_.is_interrupted(); }
   /// Runs the stages of one call of the user, see Stages. Each operation has `timeout`.
   base::Status carry_out(const char* name, std::initializer_list<Stages::Stage> stages, base::Nanos timeout) {
     timeout_ = timeout;

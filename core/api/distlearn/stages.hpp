@@ -17,6 +17,7 @@ class Stages {
   using Stage = std::function<base::Status()>;
   base::Status carry_out(const char* name, std::initializer_list<Stage> stages);
   void forget();
+  bool is_interrupted() const { return !interrupted_.empty(); }
 
  private:
   std::string interrupted_;  ///< name of the interrupted call; empty: none

@@ -9,8 +9,8 @@
 --     end
 --
 -- Arrays are tables of numbers (f32, or the dtype in their field dtype = polyverso.MV_F64), tables of rows of numbers,
--- polyverso.tensor's tensors, FFI memory, {pointer = p, count = n}, or Torch tensors. Peers' arrays must have the same
--- dimensions, where both sides know them.
+-- polyverso.tensor's tensors, also on CUDA devices, FFI memory, {pointer = p, count = n}, or Torch tensors. Peers' arrays
+-- must have the same dimensions, where both sides know them.
 
 local arrays = require("polyverso.arrays")
 local capi = require("polyverso.capi")

@@ -116,6 +116,31 @@ describe("a tensor on a device", function()
     end
   end)
 
+  it("gossips with the bits of the host", function()
+    local gossip = require("polyverso.gossip")
+    local function node_of(name)
+      return gossip.open_text(("nodes: [{name: %s, host: 127.0.0.1, port: 0}]\ntimeout_ms: 20000"):format(name), name)
+    end
+    local averaged = {}
+    for _, place in ipairs{"cpu", "cuda:0"} do
+      local one, two = node_of("one"), node_of("two")
+      one:add_peer("two", "127.0.0.1", tonumber(two:state().address:match(":(%d+)$")))
+      local own, other, read = numbers("f32", 1):to(place), numbers("f32", 2):to(place), tensor.zeros({5, 17}, "f32", place)
+      two:publish({other}, 1)
+      one:update_send({own}, 1)
+      assert.equal(0.5, one:update_wait({own}, 1))
+      averaged[place] = held(own)
+      one:update_send({own}, 1)
+      one:fetch_wait(1)
+      one:read(read)
+      assert.equal(held(other), held(read))
+      assert.matches("NaN", failure_of(function() one:publish({tensor.full({2}, 0 / 0, "f32", place)}, 1) end))
+      one:close()
+      two:close()
+    end
+    assert.equal(averaged.cpu, averaged["cuda:0"])
+  end)
+
   it("holds a table", function()
     local node = require("polyverso").init()
     local table = node:matrix{rows = 3, cols = 2, device = "cuda:1", updater = "sgd rate=1"}

@@ -51,17 +51,42 @@ std::vector<SharedPtr>& kept() {
   return *kept;
 }
 
+/// All trees that were not collected. os.exit() need not close the interpreter's state, so they may still be in use.
+struct OpenTrees {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Tree>> trees;
+
+  void add(const std::shared_ptr<Tree>& tree) {
+    const std::lock_guard lock(mutex);
+    std::erase_if(trees, [](const auto& each) { return each.expired(); });
+    trees.push_back(tree);
+  }
+  std::vector<std::shared_ptr<Tree>> all() {
+    const std::lock_guard lock(mutex);
+    std::vector<std::shared_ptr<Tree>> found;
+    for (const auto& each : trees)
+      if (auto tree = each.lock()) found.push_back(std::move(tree));
+    return found;
+  }
+};
+
+OpenTrees& open_now() {
+  static auto* open = new OpenTrees;  // never destroyed, like leaving()
+  return *open;
+}
+
+/// Ends all trees before it waits: one that is leaving may be in a cluster with another that is open.
 void end_trees(int exit_status, void*) {
-  for (SharedPtr& tree : kept()) {
-    if (exit_status != 0) static_cast<Tree&>(*tree).abort(exit_status);
-    tree.reset();
+  for (const auto& tree : open_now().all()) {
+    if (exit_status != 0) tree->abort(exit_status);
+    tree->leave();
   }
   std::unique_lock lock(leaving().mutex);
   leaving().changed.wait_for(lock, kLeave, [] { return leaving().count == 0; });
 }
 
 /// Ranks that wait for this rank, now or later, learn at once that it has left; the node keeps serving until the others have ended.
-void leave(mv_node node, mv_group group) {
+void close_and_shut_down(mv_node node, mv_group group) {
   mv_group_close(group);
   mv_shutdown(node);
   const std::lock_guard lock(leaving().mutex);
@@ -124,14 +149,14 @@ int info_method(lua_State* L) {
 }  // namespace
 
 void Tree::abort(int exit_status) {
-  has_left_ = true;
+  if (std::exchange(has_left_, true)) return;
   char reason[64];
   std::snprintf(reason, sizeof reason, "its process ended with exit status %d", exit_status);
   mv_abort(node_, reason);
 }
 
-Tree::~Tree() {
-  if (has_left_) return;
+void Tree::leave() {
+  if (std::exchange(has_left_, true)) return;
   {
     const std::lock_guard lock(leaving().mutex);
     ++leaving().count;
@@ -140,9 +165,9 @@ Tree::~Tree() {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    std::thread(leave, node_, group_).detach();
+    std::thread(close_and_shut_down, node_, group_).detach();
   } catch (const std::exception&) {
-    leave(node_, group_);
+    close_and_shut_down(node_, group_);
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -165,7 +190,9 @@ int join_tree(lua_State* L) {
     (void)waits_at_exit;
     status = mv_group_open(node, nullptr, 0, &group);
     if (status == MV_OK) {
-      push_shared(L, std::make_shared<Tree>(node, group));
+      const auto tree = std::make_shared<Tree>(node, group);
+      open_now().add(tree);
+      push_shared(L, tree);
       return 1;
     }
     const int told = push_status(L, status, failure);

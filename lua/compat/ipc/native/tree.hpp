@@ -14,13 +14,15 @@ class Tree : public Shared {
   /// Takes ownership of node and group. Others may still need a tree that Lua collects: then a thread leaves in the background, and the end
   /// of the process waits for it.
   Tree(mv_node node, mv_group group) : node_(node), group_(group) {}
-  ~Tree() override;
+  ~Tree() override { leave(); }
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
   const char* kind() const override { return kKind; }
 
   mv_group group() const { return group_; }
-  /// Leaves because the process has failed: the others get the exit status as the reason.
+  /// Leaves in the background, once.
+  void leave();
+  /// Leaves because the process has failed, unless the tree has left: the others get the exit status as the reason.
   void abort(int exit_status);
 
  private:

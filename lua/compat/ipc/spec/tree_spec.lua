@@ -354,4 +354,29 @@ describe("A node's program", function()
       error("after that")
     ]]))
   end)
+
+  it("ends at once with a tree of its own, and one of a thread that has ended", function()
+    local path = os.tmpname()
+    local file = assert(io.open(path, "w"))
+    file:write([[
+      local ipc = require("libipc")
+      local function sum(a, b) return a + b end
+      local server, port = ipc.server("127.0.0.1")
+      local thread = ipc.map(1, function(port)
+        local client = require("libipc").client("127.0.0.1", port)
+        return require("ipc.Tree")(2, 2, 2, nil, client, "127.0.0.1").allReduce(2, function(a, b) return a + b end)
+      end, port)
+      local tree = require("ipc.Tree")(1, 2, 2, server, nil, "127.0.0.1", port)
+      io.write(tree.allReduce(1, sum), " ", thread:join(), " ")
+      io.stdout:flush()
+      if arg[1] == "error" then error("failed") elseif arg[1] ~= "end" then os.exit(tonumber(arg[1])) end
+    ]])
+    file:close()
+    for how, status in pairs{["end"] = 0, ["0"] = 0, ["3"] = 3, error = 1} do
+      local pipe = assert(io.popen(("timeout 60 %s %s %s 2>/dev/null; echo $?"):format(require("spec.ranks").INTERPRETER, path, how)))
+      assert.equal(("3 3 %d\n"):format(status), pipe:read("*a"))
+      pipe:close()
+    end
+    os.remove(path)
+  end)
 end)

@@ -110,7 +110,7 @@ typedef struct mv_device_plugin {
 
   /** Launches one kernel of work.h: its number there, and its struct. */
   mv_status (*launch)(int32_t device, mv_device_stream stream, uint32_t kernel, const void* work, uint64_t bytes);
-  /** MV_ENOSYS if the plug-in's library for it is missing. */
+  /** MV_ENOSYS if the plug-in's library for it is missing, also for matrices without elements. */
   mv_status (*blas)(int32_t device, mv_device_stream stream, const mv_device_blas* work);
 
   /** Bytes of the device's memory: those that allocate() may still give, and all. */

@@ -45,6 +45,23 @@ void examine(Findings& findings, device::Plugin plugin, int32_t number, int32_t 
                                 peers_text(plugin, number, devices)));
 }
 
+/// The libraries that the plug-in loads when they are first needed: programs may need neither.
+void examine_libraries(Findings& findings, device::Plugin plugin) {
+  constexpr const char *kProducts = "matrix products", *kAllReduces = "all-reduces";
+  mv_device_blas empty{};
+  empty.dtype = MV_F32;
+  if (plugin->blas(0, nullptr, &empty) == MV_OK)
+    findings.ok(kProducts, "the library for them is found");
+  else
+    findings.note(kProducts, plugin->error(), "install cuBLAS, such as PyPI's nvidia-cublas, and set LD_LIBRARY_PATH to its folder; nothing else needs it");
+  char library[128] = "";
+  if (plugin->comm_about(library, sizeof library) == MV_OK)
+    findings.ok(kAllReduces, fmt::format("between devices, by {}", library));
+  else
+    findings.note(kAllReduces, plugin->error(),
+                  "install NCCL 2.14 or later, such as PyPI's nvidia-nccl-cu13, and set LD_LIBRARY_PATH to its folder; without it all-reduces go through the host");
+}
+
 }  // namespace
 
 Findings examine_devices() {
@@ -60,8 +77,10 @@ Findings examine_devices() {
   }
   if (missing.ok()) {
     for (int32_t number = 0; number < devices; ++number) examine(findings, plugin.value(), number, devices);
+    examine_libraries(findings, plugin.value());
   } else if (given != nullptr && *given != '\0') {
-    findings.problem("plug-in", missing.text(), fmt::format("correct {}, or unset it: nothing else needs it", device::kPluginVariable));
+    const char* const todo = plugin.ok() ? "the plug-in is found: see \"Load\" in docs/cuda.md, or unset" : "correct or unset";
+    findings.problem("plug-in", missing.text(), fmt::format("{} {}: only devices need it", todo, device::kPluginVariable));
   } else {
     findings.ok("plug-in", missing.text());  // most machines need none
   }

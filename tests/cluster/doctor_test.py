@@ -109,20 +109,29 @@ def test_the_modules_of_this_build_are_found():
     assert any(found[lua]["verdict"] == "ok" for lua in ("luajit", "lua5.1", "lua5.4") if lua in found)
 
 
+LIBRARIES = ["matrix products", "all-reduces"]
+
+
 def test_devices_and_what_they_lack_are_told():
-    found, = findings(examine(), "devices")
+    found, *_ = findings(examine(), "devices")
     assert found["verdict"] == "ok" and "make cuda" in found["text"] or "driver" in found["text"] or found["subject"] == "cuda:0"
     emulation = os.environ["DEVICE_EMULATION"]
     here = findings(examine(POLYVERSO_DEVICE_PLUGIN=emulation, POLYVERSO_EMULATION="memory=1073741824"), "devices")
-    assert [f["subject"] for f in here] == ["cuda:0", "cuda:1"] and {f["verdict"] for f in here} == {"ok"}
+    assert [f["subject"] for f in here] == ["cuda:0", "cuda:1", *LIBRARIES] and {f["verdict"] for f in here} == {"ok"}
+    assert here[3]["text"] == "between devices, by emulated NCCL 1.0"
+    lacking = findings(examine(POLYVERSO_DEVICE_PLUGIN=emulation, POLYVERSO_EMULATION="blas=0,comm=0"), "devices")
+    assert [f["verdict"] for f in lacking] == ["ok", "ok", "note", "note"]
+    for found, library in zip(lacking[2:], ("cuBLAS", "NCCL 2.14")):
+        assert "is missing" in found["text"] and f"install {library}" in found["todo"]
     assert "emulated device 0" in here[0]["text"] and "1.0 GiB of 1.0 GiB free" in here[0]["text"] and "reaches cuda:1 directly" in here[0]["text"]
-    for variables, text in (
-        ({"POLYVERSO_DEVICE_PLUGIN": "/nowhere.so"}, "make cuda"),
-        ({"POLYVERSO_DEVICE_PLUGIN": emulation, "POLYVERSO_EMULATION": "driver=0"}, "there is no driver: install it"),
-        ({"POLYVERSO_DEVICE_PLUGIN": emulation, "POLYVERSO_EMULATION": "devices=0"}, "finds no device"),
+    for variables, text, todo in (
+        ({"POLYVERSO_DEVICE_PLUGIN": "/nowhere.so"}, "make cuda", "correct or unset POLYVERSO_DEVICE_PLUGIN"),
+        ({"POLYVERSO_DEVICE_PLUGIN": emulation, "POLYVERSO_EMULATION": "driver=0"}, "there is no driver: install it", "the plug-in is found"),
+        ({"POLYVERSO_DEVICE_PLUGIN": emulation, "POLYVERSO_EMULATION": "devices=0"}, "finds no device", "the plug-in is found"),
     ):
         missing, = findings(examine(**variables), "devices")
-        assert missing["verdict"] == "problem" and text in missing["text"] and "POLYVERSO_DEVICE_PLUGIN" in missing["todo"]
+        assert missing["verdict"] == "problem" and text in missing["text"] and todo in missing["todo"]
+        assert "POLYVERSO_DEVICE_PLUGIN" in missing["todo"]
 
 
 def test_a_module_that_is_not_found_is_told_of():

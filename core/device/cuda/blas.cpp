@@ -88,11 +88,11 @@ mv_status run_blas(mv_device_stream stream, const mv_device_blas& work) {
   if (!is_float && (!is_half || work.is_sum != 0)) return fail(MV_EDTYPE, "matrix products are of floats, sums of f32 and f64");
   for (const uint64_t size : {work.rows, work.cols, work.inner, work.a_step, work.b_step, work.c_step})
     if (size > INT32_MAX) return fail(MV_ERANGE, "a matrix is too large: no dimension may exceed 2^31 - 1");
-  if (work.rows == 0 || work.cols == 0) return MV_OK;
   if (!library().why.empty())
     return fail(MV_ENOSYS,
                 "%s can't be loaded (%s): install cuBLAS, and set LD_LIBRARY_PATH to its folder; everything but matrix products works without", kFile,
                 library().why.c_str());
+  if (work.rows == 0 || work.cols == 0) return MV_OK;
   const Library* const blas = &library().functions;
   cublasHandle_t handle = nullptr;
   cublasStatus_t status = handle_of(*blas, stream, &handle);

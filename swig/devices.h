@@ -5,12 +5,13 @@
 #include <polyverso/tensor.h>
 #include <string.h>
 
-/* Whether the function accepts addresses in the memory of devices as its arrays, though not as row ids: those of tables' values, of group.h and
- * distlearn.h, but for custom reductions: their received values are copied to the languages' arrays by the host. */
+/* Whether the function accepts addresses in the memory of devices as its arrays, though not as row ids: those of tables' values, of gossip.h,
+ * group.h and distlearn.h, but for custom reductions: their received values are copied to the languages' arrays by the host. */
 static int pv_takes_devices(const char *function) {
   static const char *const families[] = {"mv_table_create", "mv_table_add", "mv_table_set", "mv_table_get", "mv_table_peek",
                                          "mv_allreduce", "mv_reduce",  "mv_broadcast", "mv_allgather", "mv_gather", "mv_scatter", "mv_alltoall",
-                                         "mv_send",      "mv_recv",    "mv_sgd_",      "mv_ea_",       "mv_async_ea_", "mv_local_sgd_", "mv_compressed_"};
+                                         "mv_send",      "mv_recv",    "mv_sgd_",      "mv_ea_",       "mv_async_ea_", "mv_local_sgd_", "mv_compressed_",
+                                         "mv_gossip_"};
   for (size_t i = 0; i < sizeof families / sizeof *families; ++i)
     if (strncmp(function, families[i], strlen(families[i])) == 0) return 1;
   return 0;

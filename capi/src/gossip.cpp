@@ -72,7 +72,7 @@ base::Status open(State& state, const std::string& text, const std::string& file
   if (auto status = gossip::check_for_node(config.value(), name, file); !status.ok()) return status;
   const int line = config.value().find(name)->line;
   watch_forks();
-  auto node = GossipNode::open(std::move(config).value(), name);
+  auto node = GossipNode::open(std::move(config).value(), name, find_device_of);
   if (!node.ok()) return base::error(node.status().code(), "{}:{}: nodes: {}", file, line, node.status().text());
   *gossip = state.gossips.insert(std::move(node).value());
   return {};

@@ -10,7 +10,10 @@ BEGIN {
     $ENV{POLYVERSO_DEVICE_PLUGIN} = $ENV{DEVICE_EMULATION};
 }
 
+use PDL::Lite;
 use Polyverso;
+use Polyverso::Gossip;
+use Polyverso::Group;
 use Polyverso::KVStore;
 use Polyverso::Tensor;
 
@@ -94,7 +97,44 @@ for my $type (qw(local device)) {
     is_deeply($_->to_list, [[2, 2], [2, 2]], "from a $type store, with the sum of both devices") for @values;
 }
 
+sub node_of_gossip { my ($name) = @_; my $text = "nodes: [{name: $name, host: 127.0.0.1, port: 0}]\ntimeout_ms: 20000\n"; return Polyverso::Gossip->open(\$text, $name) }
+
+# Nodes average and read tensors on a device as those on the host.
+my %averaged;
+for my $place (qw(cpu cuda:0)) {
+    my ($one, $two) = map { node_of_gossip($_) } qw(one two);
+    $one->add_peer('two', '127.0.0.1', $two->state->{address} =~ /:(\d+)$/);
+    my ($own, $other) = map { numbers('f32', $_)->to($place) } 1, 2;
+    $two->publish([$other], 1);
+    $one->update_send([$own], 1);
+    is($one->update_wait([$own], 1), 0.5, "averaged: $place");
+    $averaged{$place} = held($own);
+    $one->update_send($own, 1);
+    $one->fetch_wait(1);
+    my $read = $class->zeros($own->shape, 'f32', $place);
+    $one->read($read);
+    is_deeply(held($read), held($other), "read: $place");
+    like(failure(sub { $one->publish([$class->full([2], 'nan', 'f32', $place)], 1) }), qr/NaN/, "NaN is refused: $place");
+    $_->close for $one, $two;
+}
+is_deeply($averaged{'cuda:0'}, $averaged{cpu}, 'gossip on a device has the bits of the host');
+
 my $node  = Polyverso->init;
+my $group = Polyverso::Group->open($node);
+my @parts = (PDL->sequence(2, 1), map { $class->range(2, 0, 1, 'f64', $_)->reshape([1, 2]) } qw(cpu cuda:0 cuda:1));
+for my $parts (@parts) {
+    for my $own (PDL->zeroes(2), map { $class->zeros([2], 'f64', $_) } qw(cpu cuda:0 cuda:1)) {
+        $group->scatter($own, $parts);
+        is_deeply(Polyverso::Values::is_pdl($own) ? $own->unpdl : $own->to_list, [0, 1], 'parts and places of a scatter may be anywhere');
+    }
+}
+for my $place (qw(cpu cuda:0)) {
+    my $sum = $class->full([3], 1.5, 'bf16', $place);
+    $group->allreduce_custom($sum, sub { $_[0] + $_[1] });
+    is_deeply($sum->to_list, [(1.5) x 3], 'a custom reduction of tensors');
+}
+$group->close;
+
 my $table = $node->matrix(rows => 3, cols => 2, device => 'cuda:1', updater => 'sgd rate=1');
 $table->add([[1, 2], [3, 4]], rows => [2, 0]);
 is_deeply($table->get(as => 'array'), [[-3, -4], [0, 0], [-1, -2]], 'a table on a device');

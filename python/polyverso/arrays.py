@@ -172,8 +172,8 @@ def as_bits(out: Any) -> Any:
 
 
 def on_device(array: Any) -> Any:
-    """A tensor over an array in the memory of a CUDA device, for the functions of tables, groups and strategies, which take
-    it in place; None for an array in the host's memory."""
+    """A tensor over an array in the memory of a CUDA device, for the functions of tables, groups, strategies and gossip, which
+    take it in place; None for an array in the host's memory."""
     if is_ndarray(array) or device_of(array) is None:
         return None
     from .tensor import Tensor  # which imports this module
@@ -183,6 +183,12 @@ def on_device(array: Any) -> Any:
     if array.row_sparse:
         raise ArgumentError(capi.MV_EINVAL, "this tensor is row-sparse, a dense one is needed: use tensor.to_dense() or tensor.parts()")
     return array
+
+
+def tensor_or_bits(array: Any) -> Any:
+    """A caller's memory as the C functions take it, where uint16 is the bits of bfloat16."""
+    tensor = on_device(array)
+    return tensor if tensor is not None else as_bits(array)
 
 
 def in_place(array: Any) -> Any:

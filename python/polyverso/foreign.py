@@ -13,9 +13,11 @@ from .errors import ArgumentError
 
 
 def device_of(array: Any) -> Optional[int]:
-    """The number of the CUDA device on which an array of another library is, by DLPack; None for the host's memory."""
-    if is_ndarray(array) or not hasattr(array, "__dlpack_device__"):
+    """The number of the CUDA device on which an array of another library is; None for the host's memory."""
+    if is_ndarray(array):
         return None
+    if not hasattr(array, "__dlpack_device__"):
+        return 0 if hasattr(array, "__cuda_array_interface__") else None  # which does not tell its device: the first one
     try:
         kind, number = array.__dlpack_device__()
     except Exception:  # of another library, for memory that DLPack does not describe

@@ -12,8 +12,9 @@
 Arrays are C-contiguous, of a dtype of tables, and changed in place. All ranks make the same calls in the same order.
 An operation of arrays whose shapes differ among the ranks is a StateError (MV_EDISAGREE) on all ranks; an array of one
 dimension fits any other with as many elements. A reduce and a broadcast compare only the numbers of elements.
-Arrays may be in the memory of a CUDA device: tensors, or arrays of PyTorch, CuPy and JAX. Fresh results, and the arrays
-that the function of allreduce_custom() gets, are then tensors on that device.
+Arrays may be in the memory of a CUDA device: tensors, or arrays of PyTorch, CuPy and JAX. Fresh results are then tensors
+on that device. The function of allreduce_custom() gets tensors for tensors and for arrays on devices, and otherwise NumPy
+arrays; but tensors also for bfloat16 that NumPy lacks.
 
 Each operation whose name ends with `_async` returns a polyverso.Request: wait for it, or `await` it. Several may be
 unfinished at once; a group carries them out in the order of the calls, blocking ones included. The request keeps the
@@ -27,13 +28,14 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tu
 
 from . import capi, dtypes, leaving
 from ._numpy import np
-from .arrays import as_bits, in_place, is_ndarray, label_of, milliseconds, on_device, shape_of
+from .arrays import as_bits, in_place, is_ndarray, label_of, milliseconds, on_device, shape_of, tensor_or_bits
 from .errors import ArgumentError, Error
 from .foreign import memory_of
 from .handles import Handle, remember
 from .leaving import report
 from .names import listing
 from .request import Request
+from .tensor import Tensor
 
 __all__ = ["Drained", "Group", "OPERATIONS"]
 __dir__ = listing(__all__)
@@ -65,12 +67,6 @@ def _lent(array: Any) -> Any:
     return in_place(array)
 
 
-def _lent_while_draining(array: Any) -> Any:
-    """The same for a rank that drains: drain() may report bfloat16 as uint16."""
-    tensor = on_device(array)
-    return tensor if tensor is not None else as_bits(array)
-
-
 def _own(array: Any) -> Any:
     """The array's memory, after a check of its dtype: uint16 is refused."""
     _lent(array)
@@ -90,14 +86,14 @@ def _bits(array: Any) -> Any:
     return as_bits(array) if is_ndarray(array) else array
 
 
-def _place_like(tensor: Any, shape: Tuple[int, ...], given: Any, name: str = "out") -> Any:
-    """A tensor of this shape beside another one on a device: the caller's, called `name`, or for `out` also a fresh one."""
-    if given is None and name == "out":
+def _place_like(tensor: Any, shape: Tuple[int, ...], given: Any) -> Any:
+    """A tensor of this shape beside another one on a device: the caller's `out`, or a fresh one."""
+    if given is None:
         return type(tensor).zeros(shape, tensor.dtype, device=tensor.device)
     place = on_device(given)
     if place is None or place.shape != shape or place.dtype != tensor.dtype:
         what = "on the host" if place is None else f"{place.dtype} of shape {place.shape}"
-        raise ArgumentError(capi.MV_ESHAPE, f"{name} is {what}: {tensor.dtype} of shape {shape} is needed, on {tensor.device}")
+        raise ArgumentError(capi.MV_ESHAPE, f"out is {what}: {tensor.dtype} of shape {shape} is needed, on {tensor.device}")
     return place
 
 
@@ -136,6 +132,16 @@ class Drained(NamedTuple):
     op: Optional[str]  # None: allreduce_custom()
 
 
+def _to_reduce(value: Any, draining: bool) -> Any:
+    """What a custom reduction's function gets for this value: a tensor over it, or a NumPy array."""
+    if (tensor := on_device(value)) is not None:
+        return tensor
+    if isinstance(value, Tensor):
+        return _lent(value)
+    array = np.asarray(memory_of(value) if draining else _own(value))  # drain() may report bfloat16 as uint16
+    return Tensor.view(array) if array.dtype == dtypes.BITS else array
+
+
 class _ManualReduction:
     """The values of a custom reduction, which this class drives step by step. The function gets `mine` and `theirs`; the
     group sends `sent` and writes `received`, which are copies on the host of arrays that are on devices."""
@@ -148,12 +154,13 @@ class _ManualReduction:
         self.sent: List[Any] = []
         self.received: List[Any] = []
         for value in values if self._several else [values]:
-            if (tensor := on_device(value)) is not None:
-                theirs, received = (type(tensor).zeros(tensor.shape, tensor.dtype, device) for device in (tensor.device, None))
-                mine, sent = tensor, tensor.to("cpu")
-            else:
-                mine = sent = np.asarray(memory_of(value) if draining else _own(value))
+            mine = sent = _to_reduce(value, draining)
+            if is_ndarray(mine):
                 theirs = received = np.empty_like(mine)
+            else:
+                theirs = received = type(mine).zeros(mine.shape, mine.dtype, mine.device)
+                if mine.device != "cpu":
+                    sent, received = mine.to("cpu"), theirs.to("cpu")
             self.mine.append(mine)
             self.theirs.append(theirs)
             self.sent.append(sent)
@@ -265,7 +272,7 @@ class Group(Handle):
     def allreduce_many(self, arrays: Iterable[Any], op: str = "sum", draining: bool = False, timeout: Optional[float] = None) -> int:
         """Reduces several arrays in one operation. Returns the number of contributors; a draining rank is none."""
         flags = capi.MV_DRAINING if draining else 0
-        lent = _lent_while_draining if draining else _lent
+        lent = tensor_or_bits if draining else _lent  # drain() may report bfloat16 as uint16
         given = list(arrays)
         options = _options(timeout, *(() if draining else given))
         return capi.mv_allreduce_many(self._handle, [lent(array) for array in given], _code(op), flags, options)
@@ -280,8 +287,8 @@ class Group(Handle):
         self, values: Any, function: Callable[[Any, Any], Any], draining: bool = False, timeout: Optional[float] = None
     ) -> int:
         """Reduces values, an array or a list of arrays, over all ranks in place, by the caller's function.
-        function(mine, theirs) takes two arrays, or two lists of arrays; it changes mine in place, or returns the new
-        values. Returns the number of contributors. An exception in the function fails the operation on all ranks."""
+        function(mine, theirs) takes two arrays or tensors, or two lists of them; it changes mine in place, or returns
+        the new values. Returns the number of contributors. An exception in the function fails the operation on all ranks."""
         manual = _ManualReduction(values, function, draining)
         flags = capi.MV_DRAINING if draining else 0
         options = _options(timeout, *(() if draining else manual.mine))
@@ -384,8 +391,8 @@ class Group(Handle):
         return self._begin(result, capi.mv_gather, _bits(given), root, _options(timeout, array, flags=capi.MV_ASYNC))
 
     def scatter(self, array: Any, parts: Any = None, root: int = 0, timeout: Optional[float] = None) -> Any:
-        """array = this rank's part of root's `parts`, an array of shape (ranks, *array.shape) and the array's dtype.
-        The other ranks' `parts` is not used. Returns the array."""
+        """array = this rank's part of root's `parts`, an array of shape (ranks, *array.shape) and the array's dtype,
+        on any device. The other ranks' `parts` is not used. Returns the array."""
         capi.mv_scatter(self._handle, self._to_scatter(array, parts, root), root, _options(timeout, array))
         return array
 
@@ -479,16 +486,20 @@ class Group(Handle):
         """The array that mv_scatter() takes: on the root that of all ranks, from which its own part is copied."""
         if self.rank != root:
             return _lent(array)
-        if (tensor := on_device(array)) is not None:
-            given = _place_like(tensor, (self.size, *tensor.shape), parts, "parts")
-            capi.mv_tensor_copy(given.slice(root, root + 1).reshape(tensor.shape), tensor)
-            return given
-        own, whole = np.asarray(_own(array)), _to_lend(parts)
+        own, whole = on_device(array), on_device(parts)
+        on_host = own is None and whole is None
+        if own is None:
+            own = np.asarray(_own(array)) if on_host else Tensor.view(as_bits(_own(array)))
+        if whole is None:
+            whole = _to_lend(parts) if on_host else Tensor.view(as_bits(_to_lend(parts)))
         if whole.shape != (self.size, *own.shape) or whole.dtype != own.dtype:
             text = f"parts is {whole.dtype} of shape {whole.shape}: {own.dtype} of shape {(self.size, *own.shape)} is needed"
             raise ArgumentError(capi.MV_ESHAPE, text)
-        own[...] = whole[root]
-        return as_bits(whole)
+        if on_host:
+            own[...] = whole[root]
+        else:
+            own.assign(whole.slice(root, root + 1).reshape(own.shape))
+        return _bits(whole)
 
     def _to_exchange(
         self, array: Any, send_rows: Any, receive_rows: Any, out: Any

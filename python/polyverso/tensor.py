@@ -47,6 +47,10 @@ def _code(dtype: Any) -> int:
     raise TypeError(f"a tensor holds {', '.join(CODES)}, not {wanted}")
 
 
+def _has_only_cuda(array: Any) -> bool:
+    return not hasattr(array, "__dlpack__") and hasattr(array, "__cuda_array_interface__")
+
+
 def _ids(rows: Any) -> np.ndarray:
     return np.ascontiguousarray(rows, dtype=np.int64)
 
@@ -127,7 +131,7 @@ class Tensor(TensorMemory):
         if device is not None:
             return cls.copy_of(data, dtype).to(device)
         if not isinstance(data, Tensor) and device_of(data) is not None:
-            data = cls.view(data)
+            data = cls._of_cuda(data, to_copy=True) if _has_only_cuda(data) else cls.view(data)
         if isinstance(data, Tensor):
             return data.copy() if dtype is None else data.cast(dtype)
         array = np.asarray(data)
@@ -142,10 +146,10 @@ class Tensor(TensorMemory):
     def view(cls, array: Any) -> "Tensor":
         """A tensor over an array's own memory, which it keeps alive. The array must be C-contiguous and writable, and
         have a dtype of tensors. Arrays of PyTorch, CuPy and JAX may be on a CUDA device."""
+        if _has_only_cuda(array):
+            return cls._of_cuda(array)
         if device_of(array) is not None:
             return cls.from_dlpack(array.detach() if hasattr(array, "detach") else array)
-        if not hasattr(array, "__dlpack__") and hasattr(array, "__cuda_array_interface__"):
-            return cls._of_cuda(array)
         memory = memory_of(array)
         try:
             shape = memoryview(memory).shape
@@ -163,21 +167,27 @@ class Tensor(TensorMemory):
         return cls(tensor_from_dlpack(array.__dlpack__(stream=Device(number).stream)))
 
     @classmethod
-    def _of_cuda(cls, array: Any) -> "Tensor":
+    def _of_cuda(cls, array: Any, to_copy: bool = False) -> "Tensor":
         """Of an array with __cuda_array_interface__ alone, which does not tell its device: the first one."""
         about = array.__cuda_array_interface__
+        if about.get("mask") is not None:
+            raise ArgumentError(capi.MV_EINVAL, "Tensor.view: the array has a mask, which tensors do not have: fill it")
+        address, is_readonly = about["data"]
+        if is_readonly and not to_copy:
+            raise ArgumentError(capi.MV_EINVAL, "Tensor.view: the array is read-only: Tensor.copy_of() copies it")
         dtype = next((name for name, text in _TYPESTRS.items() if text == about["typestr"]), None)
         if dtype is None:
             raise TypeError(f"a tensor holds {', '.join(CODES)}, not {about['typestr']!r}")
         shape, step = tuple(about["shape"]), int(about["typestr"][2:])
+        count = math.prod(shape)
         for length, stride in zip(reversed(shape), reversed(about.get("strides") or ())):
-            if length > 1 and stride != step:
+            if length > 1 and stride != step and count > 0:
                 raise ArgumentError(capi.MV_ESHAPE, "Tensor.view: the array is not contiguous in row-major order: copy it first")
             step *= length
         device = Device(0)
         if about.get("stream") is not None:
             device.follow(about["stream"])
-        tensor = cls(capi.mv_tensor_view_on(0, about["data"][0] or 0, math.prod(shape), CODES[dtype], shape))
+        tensor = cls(capi.mv_tensor_view_on(0, address or 0, count, CODES[dtype], shape))
         tensor_lend(tensor, array)
         return tensor
 
@@ -265,6 +275,15 @@ class Tensor(TensorMemory):
             "shape": info["shape"], "typestr": typestr, "data": (capi.mv_tensor_address(self), False), "strides": None,
             "version": 3, "stream": Device(info["device"]).stream,
         }
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
+        """For numpy.asarray(tensor) where there is no buffer: on a device, and of row-sparse tensors."""
+        if self.row_sparse:
+            raise ArgumentError(capi.MV_EINVAL, "this tensor is row-sparse, a dense one is needed: use tensor.to_dense() or tensor.parts()")
+        if self._device() != capi.MV_HOST:
+            raise ArgumentError(capi.MV_EINVAL, f"this tensor is on device {self.device}, and is needed on the host: copy it there, as by tensor.to('cpu')")
+        array = np.asarray(memoryview(self), dtype)
+        return array.copy() if copy else array
 
     def __len__(self) -> int:
         shape = self.shape

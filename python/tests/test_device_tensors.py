@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import polyverso
-from polyverso import Device, Tensor, capi
+from polyverso import Device, Tensor, capi, gossip
 
 EMULATION = os.environ.get("DEVICE_EMULATION")
 if not EMULATION:
@@ -238,6 +238,28 @@ def test_the_cuda_array_interface():
         Tensor.view(OnlyCuda(tensor, strides=(4, 8)))
     with pytest.raises(TypeError, match="<c8"):
         Tensor.view(OnlyCuda(tensor, typestr="<c8"))
+    for strides in ((12, 4), (0, 0), (4, 8)):
+        assert Tensor.view(OnlyCuda(tensor, shape=(0, 3), strides=strides, data=(0, False))).shape == (0, 3)
+    with pytest.raises(polyverso.Error, match="mask"):
+        Tensor.view(OnlyCuda(tensor, mask=np.ones(6)))
+    constant = OnlyCuda(tensor, data=(about["data"][0], True))
+    with pytest.raises(polyverso.Error, match="read-only.*copy_of"):
+        Tensor.view(constant)
+    assert bits(Tensor.copy_of(constant)) == bits(tensor) and Tensor.copy_of(constant).device == "cuda:0"
+
+
+def test_numpy_makes_no_arrays_of_tensors_on_devices():
+    tensor = Tensor.range(6).reshape(2, 3)
+    for make in (np.asarray, np.array, lambda given: given.__array__(), lambda given: np.asarray([given, given])):
+        with pytest.raises(polyverso.Error, match=r"is on device cuda:0, and is needed on the host: copy it there, as by tensor.to\('cpu'\)"):
+            make(tensor.to("cuda:0"))
+        with pytest.raises(polyverso.Error, match="row-sparse"):
+            make(tensor.to_sparse())
+        assert np.array_equal(make(tensor).reshape(-1)[:6], np.arange(6)) and make(tensor).dtype == np.float32
+    for dtype in DTYPES:
+        here = numbers(dtype, 1)
+        assert np.asarray(here).dtype == here.numpy().dtype and np.shares_memory(np.asarray(here), here.numpy())
+    assert tensor.__array__(np.float64).dtype == np.float64 and not np.shares_memory(tensor.__array__(copy=True), tensor.numpy())
 
 
 @two_devices
@@ -606,6 +628,54 @@ def test_an_updater_gets_what_the_codec_sent():
         for _ in range(2):
             kv.push("w", [Tensor.full(3, 0.3, device="cuda:0"), np.full(3, 0.7, np.float32)])
         assert merged == [[0.5] * 3, [1] * 3]
+
+
+def nodes_of_gossip(*names):
+    nodes = [gossip.Gossip({"nodes": [{"name": name, "host": "127.0.0.1", "port": 0}], "timeout_ms": 20000}, name) for name in names]
+    for node in nodes:
+        for other in nodes:
+            if node is not other:
+                node.add_peer(other.name, "127.0.0.1", int(other.state["address"].rsplit(":", 1)[1]))
+    return nodes
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i32"])
+def test_gossip_averages_arrays_on_devices(dtype):
+    def average(place):
+        own, other = ([numbers(dtype, seed, (4, 3)).to(place), numbers(dtype, seed + 9, (5,)).to(place)] for seed in (1, 2))
+        nodes = nodes_of_gossip("own", "other")
+        nodes[1].publish(other, loss=0.5)
+        assert nodes[0].update_send(own, loss=0.5) and nodes[0].fetch_wait(0.5)["peer"] == "other"
+        for array in own if place == "cpu" else map(Foreign, own):  # a tensor, or an array of another library
+            nodes[0].average(array)
+        nodes[0].update_send(map(Foreign, own) if place != "cpu" else own, loss=0.5)
+        nodes[0].fetch_wait(0.5)
+        out = Tensor.zeros((4, 3), dtype, device=place)
+        nodes[0].read(out)
+        assert bits(out) == bits(other[0])
+        for node in nodes:
+            node.close()
+        return [bits(array) for array in own]
+
+    assert average("cuda:0") == average("cpu")
+
+
+def test_the_adapter_of_gossip_takes_arrays_on_devices():
+    settings = {"nodes": [{"name": "own", "host": "127.0.0.1", "port": 0}], "timeout_ms": 20000}
+    own, array = Tensor.ones((2, 3), device="cuda:0"), Foreign(Tensor.full(4, 5, device="cuda:0"))
+    (peer,) = nodes_of_gossip("peer")
+    with gossip.ArrayAdapter([own, array], "own", settings) as adapter, peer:
+        adapter.gossip.add_peer("peer", "127.0.0.1", int(peer.state["address"].rsplit(":", 1)[1]))
+        peer.publish([np.full((2, 3), 3, np.float32), Tensor.full(4, 7)], loss=1)
+        adapter.update_send(1)
+        assert adapter.update_wait(1) == 0.5
+        assert own.to_list() == [[2, 2, 2], [2, 2, 2]] and array.tensor.to_list() == [6, 6, 6, 6]
+        with pytest.raises(polyverso.Error, match="NaN"):
+            peer.publish([Tensor.full(3, float("nan"), device="cuda:0")], loss=1)
+        with pytest.raises(polyverso.Error, match="row-sparse"):
+            peer.publish([own.to_sparse()], loss=1)
+    with pytest.raises(polyverso.Error, match="row-sparse"):
+        gossip.ArrayAdapter([own.to_sparse()], "own", settings)
 
 
 def run(script, **environment):

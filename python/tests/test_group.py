@@ -1,5 +1,7 @@
 """Groups: of one rank in this process, and of ranks in several processes."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,9 @@ BEGIN = """
 END = """
     group.close(); node.shutdown()
 """
+
+needs_devices = pytest.mark.skipif("DEVICE_EMULATION" not in os.environ, reason="DEVICE_EMULATION names no plug-in: run this test through ctest")
+DEVICES = {"POLYVERSO_DEVICE_PLUGIN": os.environ.get("DEVICE_EMULATION", "")}
 
 
 @pytest.fixture
@@ -150,6 +155,36 @@ def test_two_ranks_send_and_receive(cluster, transport):
         ]
 
 
+@needs_devices
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_parts_and_places_of_a_scatter_may_be_on_several_devices(cluster, transport):
+    script = """
+    from polyverso import Tensor
+    values = np.arange(18, dtype="f4").reshape(3, 2, 3)
+    on_host = [(values, np.zeros((2, 3), "f4"))]
+    for dtype in ("f32", "bf16"):
+        there = [(Tensor.copy_of(values, dtype, place), Tensor.zeros((2, 3), dtype, place)) for place in ("cpu", "cuda:0", "cuda:1")]
+        pairs = there + on_host if dtype == "f32" else there  # NumPy has no bfloat16
+        for turn, (parts, own) in enumerate((parts, own) for parts, _ in pairs for _, own in pairs):
+            root = turn % 3
+            own[:] = Tensor.zeros((2, 3)) if isinstance(own, Tensor) else 0
+            if turn % 2:
+                assert group.scatter(own, parts if rank == root else None, root=root) is own
+            else:
+                assert group.scatter_async(own, parts if rank == root else None, root=root).wait() is own
+            assert Tensor.copy_of(own, "f32", "cpu").to_list() == values[rank].tolist()
+    if rank == 0:
+        for wrong in (Tensor.zeros((3, 2, 2), device="cuda:0"), Tensor.zeros((3, 2, 3), "f64", device="cuda:0"), None):
+            try:
+                group.scatter(np.zeros((2, 3), "f4"), wrong)
+            except polyverso.ArgumentError as error:
+                print(error.name)
+    print(group.allreduce(np.ones(1))[0])  # nothing was sent
+    """
+    for rank, text in enumerate(printed(cluster, script, **TRANSPORTS[transport], **DEVICES)):
+        assert text == "MV_ESHAPE\nMV_ESHAPE\nMV_EDTYPE\n" * (rank == 0) + "3.0\n"
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(
     "call",
@@ -182,6 +217,37 @@ def test_a_rank_that_dies_ends_what_waits_for_it(cluster, transport, call):
     for rank in ranks[:2]:
         text, errors = rank.communicate(timeout=60)
         assert text == "MV_EPEERLOST True\n2 [0.0, 1.0]\n", errors
+
+
+@needs_devices
+def test_a_function_of_ones_own_gets_tensors_for_tensors(cluster):
+    script = """
+    from polyverso import Tensor
+    for place in ("cpu", "cuda:0"):
+        for dtype in ("f32", "bf16"):
+            seen = set()
+            def add(mine, theirs):
+                seen.add((type(mine).__name__, mine.dtype, mine.device, type(theirs).__name__, theirs.dtype, theirs.device))
+                theirs += mine
+                return theirs
+            values = Tensor.full(3, 1.5, dtype, device=place)
+            assert group.allreduce_custom(values, add) == 3 and values.to_list() == [4.5] * 3
+            assert seen <= {("Tensor", dtype, place) * 2}
+            pair = [Tensor.full(3, 1.5, dtype, device=place), np.ones(2)]
+            def both(mine, theirs):
+                mine[0] += theirs[0]
+                return [mine[0], np.maximum(mine[1], theirs[1])]
+            assert group.allreduce_custom(pair, both) == 3 and pair[0].to_list() == [4.5] * 3 and pair[1].tolist() == [1, 1]
+    add = lambda mine, theirs: mine + theirs
+    if rank == 0:
+        while drained := group.drain():  # it reports bfloat16 as bits, if NumPy lacks it
+            group.allreduce_custom(np.zeros(2, drained.arrays[0][1]), add, draining=True)
+    else:
+        values = Tensor.full(2, 1.5, "bf16")
+        assert group.allreduce_custom(values, add) == 2 and values.to_list() == [3] * 2
+        assert group.drain() is None
+    """
+    assert printed(cluster, script, **DEVICES) == [""] * 3
 
 
 def test_a_function_of_ones_own_reduces(cluster):

@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "math/average.hpp"
 #include "runtime/random.hpp"
+#include "tensor/dtype.hpp"
 
 namespace mv::api {
 
@@ -20,15 +21,15 @@ constexpr uint64_t kWhether = 0x77686574'68657221;
 base::Status is_closed() { return base::Status(MV_ESTATE, "this node was closed"); }
 }  // namespace
 
-GossipNode::GossipNode(gossip::Config config) : config_(std::move(config)) {
+GossipNode::GossipNode(gossip::Config config, FindDevice find_device) : config_(std::move(config)), find_device_(std::move(find_device)) {
   if (config_.noloco) outer_.emplace(*config_.noloco);
 }
 
-base::Result<std::unique_ptr<GossipNode>> GossipNode::open(gossip::Config config, const std::string& name) {
+base::Result<std::unique_ptr<GossipNode>> GossipNode::open(gossip::Config config, const std::string& name, FindDevice find_device) {
   const gossip::Node* const found = config.find(name);
   if (found == nullptr) return base::error(MV_ENOTFOUND, "no node is called \"{}\"", name);
   const gossip::Node self = *found;
-  std::unique_ptr<GossipNode> node(new GossipNode(std::move(config)));
+  std::unique_ptr<GossipNode> node(new GossipNode(std::move(config), std::move(find_device)));
   if (auto status = node->set_up(self); !status.ok()) return status;
   return node;
 }
@@ -166,7 +167,7 @@ base::Status GossipNode::on_loop(const std::function<base::Status()>& work) {
 
 base::Status GossipNode::add(const void* data, const gossip::ArraySpec& part) {
   const Lock lock(model_);
-  const base::Status status = outer_ ? outer_->add(publisher_, added_, data, part) : publisher_.add(data, part);
+  const base::Status status = add_to_snapshot(data, part);
   if (!status.ok()) {
     drop();
     return status;
@@ -174,6 +175,16 @@ base::Status GossipNode::add(const void* data, const gossip::ArraySpec& part) {
   for (size_t parts = outer_ && gossip::OuterSteps::is_slow(part.dtype) ? 2 : 1; parts > 0; --parts) adding_.push_back(part);
   ++added_;
   return {};
+}
+
+base::Status GossipNode::add_to_snapshot(const void* data, const gossip::ArraySpec& part) {
+  Staging staging;
+  if (tensor::dtype_bytes(part.dtype) > 0 && gossip::layout_bytes({&part, 1}).ok()) {  // others are refused below
+    const auto here = staging.stage(static_cast<const std::byte*>(data), part.bytes(), Staging::Use::kRead, find_device_);
+    if (!here.ok()) return here.status();
+    data = here.value();
+  }
+  return outer_ ? outer_->add(publisher_, added_, data, part) : publisher_.add(data, part);
 }
 
 /// Discards the arrays added so far: a caller that continues after an error begins with the first array again.
@@ -288,17 +299,20 @@ base::Result<double> GossipNode::factor_of(const gossip::Description& peer) cons
 }
 
 /// The number of the next part of the fetched snapshot, which must have this size and type.
-base::Result<size_t> GossipNode::next_part(uint64_t count, mv_dtype dtype) {
+base::Result<size_t> GossipNode::next_part(uint64_t count, mv_dtype dtype) const {
   if (!result_) return base::Status(MV_ESTATE, "nothing was fetched");
   if (next_part_ == caught_parts_.size()) return base::error(MV_ESTATE, "all {} fetched arrays have already been taken", next_array_);
   const gossip::ArraySpec& part = caught_parts_[next_part_];
   if (!part.fits({count, dtype}))
     return base::error(MV_ESHAPE, "{} was fetched as array {}, but {} was given", gossip::describe_parts({&part, 1}), next_array_,
                        gossip::describe_parts(std::array{gossip::ArraySpec{count, dtype}}));
-  const size_t number = next_part_;
+  return next_part_;
+}
+
+/// Goes on to the next array.
+void GossipNode::take_part(mv_dtype dtype) {
   next_part_ += outer_ && gossip::OuterSteps::is_slow(dtype) ? 2 : 1;
   ++next_array_;
-  return number;
 }
 
 /// Exchanges and outer steps start from the snapshot that this node had published.
@@ -322,8 +336,12 @@ base::Status GossipNode::average(void* data, uint64_t count, mv_dtype dtype) {
   if (auto status = result_ ? check_own() : base::Status(); !status.ok()) return status;
   const auto number = next_part(count, dtype);
   if (!number.ok()) return number.status();
-  note_disagreement(average_part(number.value(), static_cast<std::byte*>(data), count, dtype), count);
-  return {};
+  Staging staging;
+  const auto here = staging.stage(static_cast<const std::byte*>(data), tensor::dtype_bytes(dtype) * count, Staging::Use::kBoth, find_device_);
+  if (!here.ok()) return here.status();
+  take_part(dtype);
+  note_disagreement(average_part(number.value(), here.value(), count, dtype), count);
+  return staging.finish();
 }
 
 /// Adds up the squared differences. With the last array the disagreement is known.
@@ -342,8 +360,13 @@ base::Status GossipNode::read(void* data, uint64_t count, mv_dtype dtype) {
   if (outer_) return base::Status(MV_ESTATE, "with `interpolation: noloco` the fetched slow models can only be stepped, not read");
   const auto number = next_part(count, dtype);
   if (!number.ok()) return number.status();
-  std::ranges::copy(engine_->receive_buffer().part(number.value()), static_cast<std::byte*>(data));
-  return {};
+  const auto values = engine_->receive_buffer().part(number.value());
+  Staging staging;
+  const auto here = staging.stage(static_cast<const std::byte*>(data), values.size(), Staging::Use::kWritten, find_device_);
+  if (!here.ok()) return here.status();
+  take_part(dtype);
+  std::ranges::copy(values, here.value());
+  return staging.finish();
 }
 
 // ------------------------------------------------------------ peers

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "api/staging/staging.hpp"
 #include "base/trace.hpp"
 #include "engine/gossip/gossip.hpp"
 #include "engine/gossip/noloco.hpp"
@@ -30,11 +31,12 @@ struct GossipFetched {
 };
 
 /// Any thread. Calls that use the model (all but state(), add_peer(), remove_peer() and close()) run one after another.
+/// Arrays in the memory of devices have copies in the host's memory for the time of the call.
 class GossipNode final : private transport::Flusher {
  public:
   /// Opens the node `name` of the configuration, which then listens. MV_ENOTFOUND if the configuration has no such
   /// name, MV_EADDRINUSE, MV_EINVAL, MV_ESYSTEM.
-  static base::Result<std::unique_ptr<GossipNode>> open(gossip::Config config, const std::string& name);
+  static base::Result<std::unique_ptr<GossipNode>> open(gossip::Config config, const std::string& name, FindDevice find_device);
   ~GossipNode();
 
   base::Status add(const void* data, const gossip::ArraySpec& part);
@@ -66,7 +68,8 @@ class GossipNode final : private transport::Flusher {
   };
   using Lock = std::lock_guard<std::mutex>;
 
-  explicit GossipNode(gossip::Config config);
+  GossipNode(gossip::Config config, FindDevice find_device);
+  base::Status add_to_snapshot(const void* data, const gossip::ArraySpec& part);
   void drop();
   base::Status set_up(gossip::Node self);
   void set_up_engine(base::Peer life);
@@ -77,7 +80,8 @@ class GossipNode final : private transport::Flusher {
   std::shared_ptr<gossip::SnapshotReader> mapped(base::Peer peer);
   gossip::GossipState state_now();
   std::string transport_to(base::Peer peer) const;
-  base::Result<size_t> next_part(uint64_t count, mv_dtype dtype);
+  base::Result<size_t> next_part(uint64_t count, mv_dtype dtype) const;
+  void take_part(mv_dtype dtype);
   base::Status catch_peer(GossipFetched& fetched);
   base::Result<double> factor_of(const gossip::Description& peer) const;
   base::Status check_own() const;
@@ -89,6 +93,7 @@ class GossipNode final : private transport::Flusher {
   void rearm();
 
   const gossip::Config config_;
+  const FindDevice find_device_;
   gossip::Node self_;
   transport::Loop loop_;
   base::TraceRing trace_{0};

@@ -355,6 +355,14 @@ sub _rows {
 sub _row_count { my ($array) = @_; return Polyverso::Values::is_pdl($array) ? $array->dim(-1) : $array->shape->[0] }
 sub _elements  { my ($array) = @_; return Polyverso::Values::is_pdl($array) ? $array->nelem : $array->count }
 
+# A part in the form of $array, of as many elements: a PDL or a tensor.
+sub _like {
+    my ($part, $array) = @_;
+    my $is_pdl = Polyverso::Values::is_pdl($part);
+    return ($is_pdl ? $part : _on_host($part)->pdl)->reshape($array->dims) if Polyverso::Values::is_pdl($array);
+    return ($is_pdl ? Polyverso::Tensor->copy_of($part) : $part)->reshape($array->shape);
+}
+
 # array = this rank's part of the root's $parts.
 sub scatter {
     my ($self, $array, $parts, @named) = @_;
@@ -369,8 +377,7 @@ sub scatter {
             'parts has ' . _elements($parts) . " elements: $size rows of " . _elements($array) . ' elements are needed')
             if _row_count($parts) != $size || _elements($parts) != $size * _elements($array);
         my $own = _rows($parts, $rank, $rank + 1);
-        if   (Polyverso::Values::is_pdl($array)) { $array .= $own->reshape($array->dims) }
-        else                                     { $array->assign($own->reshape($array->shape)) }
+        _assign($array, _like($own, $array));
     }
     my $made = Polyverso::CAPI::mv_scatter($self->{handle}, $rank == $root ? $parts : $array, $root, $options);
     return _finished(\%named, $made, sub { return $array });

@@ -2,13 +2,14 @@
 
     from polyverso import gossip
 
-    model = gossip.ArrayAdapter([weights, biases], "w1", "nodes.yaml")   # numpy arrays, averaged in place
+    model = gossip.ArrayAdapter([weights, biases], "w1", "nodes.yaml")   # averaged in place
     for batch in batches:
         model.update_send(loss)     # makes the arrays visible to peers, begins to fetch a peer's
         loss = train(batch)
         model.update_wait(loss)     # averages with the fetched arrays
 
-docs/gossip.md describes the configuration. Use `polyverso.gossip.torch.TorchAdapter` for PyTorch modules, and
+Arrays are NumPy's, tensors, or other memory, also in the memory of a CUDA device. docs/gossip.md describes the
+configuration. Use `polyverso.gossip.torch.TorchAdapter` for PyTorch modules, and
 `polyverso.gossip.keras.GossipCallback` for Keras models.
 """
 
@@ -22,8 +23,8 @@ import weakref
 from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 from .. import capi, dtypes
-from .._numpy import np
-from ..arrays import as_bits
+from .._numpy import is_ndarray, np
+from ..arrays import as_bits, on_device, tensor_or_bits
 from ..errors import ArgumentError, Error
 from ..foreign import memory_of, readable
 from ..handles import Handle, remember
@@ -73,7 +74,9 @@ class Gossip(Handle):
         if array is None:
             raise TypeError("an array or a payload is needed, not None")
         shape = [int(length) for length in getattr(array, "shape", ())]
-        values = as_bits(readable(array, bits=True))
+        values = on_device(array)
+        if values is None:
+            values = as_bits(readable(array, bits=True))
         if isinstance(values, np.ndarray):
             values = np.ascontiguousarray(values)
         if 2 <= len(shape) <= MOST_DIMS:
@@ -99,11 +102,11 @@ class Gossip(Handle):
 
     def average(self, array: Any) -> None:
         """array = factor * peer's + (1 - factor) * array, in place, with the next fetched array."""
-        capi.mv_gossip_average(self._handle, as_bits(array))
+        capi.mv_gossip_average(self._handle, tensor_or_bits(array))
 
     def read(self, array: Any) -> None:
         """Copies the next fetched array into `array`."""
-        capi.mv_gossip_read(self._handle, as_bits(array))
+        capi.mv_gossip_read(self._handle, tensor_or_bits(array))
 
     @property
     def state(self) -> Dict[str, Any]:
@@ -227,23 +230,23 @@ class Adapter(Handle):
 
 
 class ArrayAdapter(Adapter):
-    """Averages one or several arrays in place: numpy arrays, PyTorch tensors on the CPU, or others with writable
-    memory."""
+    """Averages one or several arrays in place: numpy arrays, tensors and PyTorch tensors, on CUDA devices or not, or others with
+    writable memory."""
 
     def __init__(self, arrays: Any, name: str, config: Config) -> None:
         self.arrays = [arrays] if hasattr(arrays, "shape") else list(arrays)
         self._writable()  # errors here, not after the first step
         super().__init__(name, config)
 
-    def _writable(self) -> List[np.ndarray]:
+    def _writable(self) -> List[Any]:
         return [_writable(place, array) for place, array in enumerate(self.arrays)]
 
-    def _published(self) -> Iterable[np.ndarray]:
-        return (np.ascontiguousarray(array) for array in self._writable())
+    def _published(self) -> Iterable[Any]:
+        return (np.ascontiguousarray(array) if is_ndarray(array) else array for array in self._writable())
 
     def _average(self) -> None:
         for array in self._writable():
-            if array.flags.c_contiguous:
+            if not is_ndarray(array) or array.flags.c_contiguous:
                 self.gossip.average(array)
                 continue
             copy = np.ascontiguousarray(array)
@@ -251,8 +254,10 @@ class ArrayAdapter(Adapter):
             array[...] = copy
 
 
-def _writable(place: int, array: Any) -> np.ndarray:
-    """The array's own memory. ArgumentError for what can't be averaged in place."""
+def _writable(place: int, array: Any) -> Any:
+    """The array's own memory: a NumPy array, or a tensor on a device. ArgumentError for what can't be averaged in place."""
+    if (tensor := on_device(array)) is not None:
+        return tensor
     memory = memory_of(array)
     try:
         view = np.asarray(memoryview(memory)) if not isinstance(memory, np.ndarray) else memory

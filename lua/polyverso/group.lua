@@ -332,7 +332,7 @@ end
 
 local function steps(custom, received, reduce)
   while capi.mv_custom_next(custom, received) == 1 do
-    local reduced, failure = pcall(reduce)
+    local reduced, failure = failures.run("group:allreduce_custom: reduce", reduce)
     if not reduced then
       failures.report(failure)
       pcall(capi.mv_custom_done, custom, capi.MV_ECANCELED)

@@ -272,20 +272,6 @@ local function run_updater(self, name, merged, stored)
   stored:assign(value)
 end
 
-local function try_updater(...) return pcall(run_updater, ...) end
-
--- Runs the updater, and returns what pcall() returns. It runs in a coroutine of its own, to refuse a yield: the store
--- would stay locked until the caller's coroutine is resumed, and for ever if that is collected.
-local function run_to_its_end(self, name, merged, stored)
-  local running = coroutine.create(try_updater)
-  local resumed, ended, raised = coroutine.resume(running, self, name, merged, stored)
-  if coroutine.status(running) ~= "dead" then
-    return pcall(refuse, capi.MV_EINVAL, 'key "%s": the updater must not yield', tostring(name))
-  end
-  if not resumed then return false, ended end
-  return ended, raised
-end
-
 --- Processes all queued updates, then raises the first error among them.
 function KVStore:update()
   if not self.updater or self.is_updating then return end
@@ -294,7 +280,8 @@ function KVStore:update()
   while merged ~= 0 do
     local name = self.has_names and key or tonumber(key)
     self.is_updating = {tensor.adopt(merged), tensor.adopt(stored)} -- alive until the store has taken the value back
-    local ended, raised = run_to_its_end(self, name, self.is_updating[1], self.is_updating[2])
+    local what = ('key "%s": the updater'):format(tostring(name))
+    local ended, raised = failures.run(what, run_updater, self, name, self.is_updating[1], self.is_updating[2])
     capi.kv_update_done(self.handle, ended and capi.MV_OK or failures.report(raised))
     self.is_updating = nil
     if not ended and not failed then failed, failure = true, raised end
@@ -351,7 +338,7 @@ local controllers, MEANWHILE = {}, 5
 local function run_commands(node, timeout_ms)
   local found, head, body = capi.kv_next_command(node, timeout_ms)
   while found == capi.KV_COMMAND_HERE do
-    local ended, raised = pcall(controllers[node], head, body)
+    local ended, raised = failures.run(("command %d: the controller"):format(head), controllers[node], head, body)
     capi.kv_command_done(node, ended and capi.MV_OK or failures.report(raised))
     found, head, body = capi.kv_next_command(node, 0)
   end

@@ -131,6 +131,16 @@ describe("a group", function()
     ]]))
   end)
 
+  it("refuses a yield of the function, and goes on", function()
+    assert.same({"true 3", "true 3", "true 3"}, seen([[
+      local values, failure = tensor.zeros({3}), nil
+      coroutine.wrap(function()
+        _, failure = pcall(group.allreduce_custom, group, values, function() coroutine.yield() end)
+      end)()
+      see(tostring(tostring(failure):find("yield") ~= nil), ("%d"):format(group:allreduce(tensor.ones({1})):get(0)))
+    ]]))
+  end)
+
   it("refuses results that are no tensors, and tells all ranks", function()
     local told = "a tensor, not a string; a list of tensors, not a boolean"
     assert.same({told, told, told}, seen([[

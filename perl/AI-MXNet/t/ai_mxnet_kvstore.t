@@ -62,6 +62,12 @@ for my $dtype (qw(float64 float16 bfloat16 int32 int8)) {
 
 # Types
 is(mx->kv->create($_)->type, lc $_, $_) for qw(local local_allreduce_cpu Device);
+{
+    my $kv = mx->kv->create;
+    $kv->init(1, mx->nd->ones([2, 2]));
+    my $wide = mx->nd->zeros([3, 3]);
+    like(sentence(sub { $kv->pull(1, out => $wide->slice([0, 1], [1, 2])) }), qr/out is .*2x2.*, a box whose elements are not together: pull into an array/, 'a box');
+}
 like(sentence(sub { mx->kv->create('lokal') }), qr/lokal.*local.*dist_sync/, 'unknown ones are named, with those there are');
 
 # Errors are reported, and the store remains usable.

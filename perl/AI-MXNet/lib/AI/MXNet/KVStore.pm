@@ -71,7 +71,10 @@ sub _tensors {
     # Fast path for thousands of keys: no method call for an array without unfinished pulls.
     return [map { ref $_ eq 'AI::MXNet::NDArray' && !$_->{_memory}{pulls} ? $_->{_tensor} : _tensors($what, $_) } @$value]
         if ref $value eq 'ARRAY';
-    $value = $value->sever if $what ne 'out' && blessed $value && $value->isa('AI::MXNet::NDArray::Slice');
+    if (blessed $value && $value->isa('AI::MXNet::NDArray::Slice')) {
+        _refuse(EDTYPE => "$what is $value, a box whose elements are not together: pull into an array, and assign that to the box") if $what eq 'out';
+        $value = $value->sever;
+    }
     _refuse(EDTYPE => "$what holds " . (defined $value ? "'$value'" : 'undef') . ", not an array")
         unless blessed $value && $value->isa('AI::MXNet::NDArray');
     return $value->tensor;

@@ -47,7 +47,7 @@ mv_status boundary(const char* function, Body&& body) {
   State* state = current_state();
   if (state == nullptr) {
     return fail(MV_EFORK, function,
-                "this process was forked after its parent had used the library: what its parent opened can't be used here; open it anew, after an "
+                "this process was forked after its parent had used the library: what its parent opened can't be used here; open it anew, after "
                 "mv_init() in this process if it is part of a cluster");
   }
   return guarded(function, [&] { return body(*state); });

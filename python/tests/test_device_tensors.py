@@ -503,13 +503,27 @@ def test_only_encoded_values_leave_the_device(kind, most):
         assert out.to_list()[:3] == [0.5] * 3
 
 
+def pushed_without_memory(kv, keys, values, number):
+    """Pushes while the allocation of this number fails, and again if that was among the push's. Whether it was not."""
+    emulation = ctypes.CDLL(EMULATION)
+    emulation.emulation_allocations.restype = ctypes.c_int64
+    os.environ["POLYVERSO_EMULATION"] = f"allocations={emulation.emulation_allocations() + number}"
+    try:
+        kv.push(keys, values)
+        return True
+    except polyverso.Error as error:
+        assert "MV_ENOMEM" in str(error), error
+    finally:
+        del os.environ["POLYVERSO_EMULATION"]
+    kv.push(keys, values)
+    return False
+
+
 @pytest.mark.skipif(not IS_EMULATED, reason="lets allocations of the emulation fail")
 @pytest.mark.parametrize("optimizer", ["mx.adam learning_rate=0.1", "mx.lamb", "sgd rate=0.5"])
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 def test_a_push_that_lacks_memory_changes_nothing(dtype, optimizer):
     """Each allocation of a compressed push of several keys fails once; the push is then repeated."""
-    emulation = ctypes.CDLL(EMULATION)
-    emulation.emulation_allocations.restype = ctypes.c_int64
     shape = (5, 40)
     with polyverso.kvstore.create("local") as on_host, polyverso.kvstore.create("device") as on_device:
         for kv, place in ((on_host, "cpu"), (on_device, "cuda:0")):
@@ -521,18 +535,8 @@ def test_a_push_that_lacks_memory_changes_nothing(dtype, optimizer):
             values = [[Tensor.normal(shape, 10 * number + 3 * key + sender, dtype=dtype) for sender in range(2)] for key in range(3)]
             on_host.push(["a", "b", "c"], values)
             there = [[first.to("cuda:0"), second.to("cpu" if number % 2 else "cuda:1")] for first, second in values]
-            os.environ["POLYVERSO_EMULATION"] = f"allocations={emulation.emulation_allocations() + number}"
-            try:
-                on_device.push(["a", "b", "c"], there)
-                done = True
-            except polyverso.Error as error:
-                assert "MV_ENOMEM" in str(error), error
-                done = False
-            finally:
-                del os.environ["POLYVERSO_EMULATION"]
-            if not done:
-                failures += 1
-                on_device.push(["a", "b", "c"], there)
+            done = pushed_without_memory(on_device, ["a", "b", "c"], there, number)
+            failures += not done
             outs = [[Tensor.zeros(shape, dtype) for _ in range(3)] for _ in range(2)]
             on_host.pull(["a", "b", "c"], out=outs[0])
             on_device.pull(["a", "b", "c"], out=outs[1])
@@ -546,8 +550,6 @@ def test_a_push_that_lacks_memory_changes_nothing(dtype, optimizer):
 @pytest.mark.parametrize("codec", ["none", "2bit threshold=0.25"])
 @pytest.mark.parametrize("place", ["cpu", "cuda:0"])
 def test_a_push_of_rows_or_from_the_host_that_lacks_memory_changes_nothing(place, codec):
-    emulation = ctypes.CDLL(EMULATION)
-    emulation.emulation_allocations.restype = ctypes.c_int64
     shape = (600, 600)  # more than a message takes
     with polyverso.kvstore.create("local") as on_host, polyverso.kvstore.create("device") as on_device:
         for kv, home in ((on_host, "cpu"), (on_device, "cuda:0")):
@@ -560,18 +562,8 @@ def test_a_push_of_rows_or_from_the_host_that_lacks_memory_changes_nothing(place
             rows = Tensor.sparse([number % 9, 3], Tensor.normal((2, 4), number), 9)
             on_host.push(["a", "rows", "b"], [dense[0], rows, dense[1]])
             there = [dense[0].to(place), rows.to("cuda:0"), dense[1].to(place)]
-            os.environ["POLYVERSO_EMULATION"] = f"allocations={emulation.emulation_allocations() + number}"
-            try:
-                on_device.push(["a", "rows", "b"], there)
-                done = True
-            except polyverso.Error as error:
-                assert "MV_ENOMEM" in str(error), error
-                done = False
-            finally:
-                del os.environ["POLYVERSO_EMULATION"]
-            if not done:
-                failures += 1
-                on_device.push(["a", "rows", "b"], there)
+            done = pushed_without_memory(on_device, ["a", "rows", "b"], there, number)
+            failures += not done
             for key, kept in (("a", Tensor.zeros(shape)), ("rows", Tensor.zeros((9, 4))), ("b", Tensor.zeros(shape))):
                 other = Tensor.zeros(kept.shape)
                 on_host.pull(key, out=kept, ignore_sparse=False)

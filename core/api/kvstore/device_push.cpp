@@ -20,10 +20,12 @@ bool Store::shares_state() {
 
 /// Whether one push updates its keys in their order: those on the host go one by one, those of one device and dtype together.
 bool Store::are_in_order(const Entries& entries, const Values& values, const std::vector<Course>& courses) {
-  if (std::ranges::none_of(courses, is_whole)) return true;
-  for (size_t i = 0; i < entries.size(); ++i)
-    if (!is_whole(courses[i]) || goes_by_rows(*entries[i], values[i]) || entries[i]->device != entries[0]->device || entries[i]->dtype != entries[0]->dtype)
-      return entries.size() == 1;
+  if (entries.size() == 1 || std::ranges::none_of(courses, is_whole)) return true;
+  const Entry& first = *entries.front();
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry& entry = *entries[i];
+    if (!is_whole(courses[i]) || goes_by_rows(entry, values[i]) || entry.device != first.device || entry.dtype != first.dtype) return false;
+  }
   return true;
 }
 

@@ -103,7 +103,8 @@ class Loop final : public base::Clock {
 
   /// The result of the constructor. After MV_ESYSTEM only the destructor may be called.
   const base::Status& ready() const { return ready_; }
-  /// Sets the longest time for which a driver spins on watched memory before it sleeps; see spin_policy.hpp. 0: never.
+  /// Sets the longest time for which a driver spins on watched memory and sockets before it sleeps; see spin_policy.hpp.
+  /// On crowded processors it yields, and the limit is kCrowdedBudget times as long. 0: never.
   /// Before start().
   void set_spin(base::Nanos limit) { spin_policy_ = SpinPolicy(limit); }
   /// Enables busy(), which reads the clock around each call and each sleep. Before start().
@@ -264,8 +265,9 @@ class Loop final : public base::Clock {
   // A read of sockets and a yield that take longer have let another thread run.
   static constexpr base::Nanos kYielded = std::chrono::microseconds(4);
   static constexpr int kCrowdedSpins = 64;
-  // The other threads need a turn each before the answer can come. A hand-over by yielding takes 1 to 4 microseconds, a
-  // sleep and a wake-up tens: four ranks on two processors reduce 1 to 64 KiB over TCP in a fifth less time than with 1.
+  // How many times the spin limit such a spin lasts: other threads need a turn each before the answer can come. A hand-over
+  // by yielding takes 1 to 4 microseconds, a sleep and a wake-up tens. A guess that was good on one machine, where four ranks
+  // on two processors reduced 1 KiB over TCP in a fifth less time; the spin policy's counts of failures limit what it costs.
   static constexpr int kCrowdedBudget = 4;
 
   uv_loop_t uv_{};

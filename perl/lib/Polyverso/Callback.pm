@@ -17,7 +17,7 @@ sub run {
         $has_returned = eval { $code->(); 1 };
     }
     return 1 if $has_returned;
-    eval { Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, "$what was left by next or last: end it with return") } unless $@;
+    eval { Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, "$what was left by next or last: end it with return") } unless ref $@ || length $@;
     return 0;
 }
 

@@ -156,9 +156,9 @@ Polyverso::Gossip - a node that averages its model with those of its peers
 
 =head1 DESCRIPTION
 
-Models are PDLs, tensors, also on CUDA devices, or packed strings: one, or a reference to an array of them. A PDL of dims (3, 2) is an array of
-shape (2, 3). F<docs/gossip.md> describes the configuration, what a loss does, and the guarantees. A failed call throws
-a L<Polyverso::Error>.
+Models are PDLs, tensors, also on CUDA devices, or packed strings: one, or a reference to an array of them. A PDL of
+dims (3, 2) is an array of shape (2, 3). F<docs/gossip.md> describes the configuration, what a loss does, and the
+guarantees. A failed call throws a L<Polyverso::Error>.
 
 =head1 METHODS
 

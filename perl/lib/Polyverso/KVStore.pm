@@ -390,9 +390,9 @@ should apply.
 Sets the function that handles a push in a store of this process, instead of replacing the value: C<< $code->($key,
 $merged, $stored) >> changes C<$stored> in place, or returns what replaces it: a tensor, a PDL or a list of numbers, of
 the same shape. If it has changed C<$stored>, its return value is ignored. If it has not used C<$stored>, any other
-return value is an error; C<return;> keeps the value. The updater has handled a push when C<push>
-returns. If it dies, C<push> throws its error, and the value stays as it was. A tensor that the updater keeps
-becomes a copy when the updater returns. C<update> processes the queued updates of other threads' pushes. C<undef>
+return value is an error; C<return;> keeps the value. The updater has handled a push when C<push> returns. If it dies,
+or is left by C<next> or C<last>, C<push> throws an error, and the value stays as it was. A tensor that the updater
+keeps becomes a copy when the updater returns. C<update> processes the queued updates of other threads' pushes. C<undef>
 removes the updater.
 
 =head2 set_reject_nonfinite($on)

@@ -92,7 +92,11 @@ class Bench {
     row("copy", 2, 0, [&] { must(stream_.copy(array(1), array(0), bytes)); });
     row("fill", 1, 0, [&] { must(stream_.launch(MV_DEVICE_FILL, mv_device_fill{array(1), count_, {0, 0, 128, 63}, MV_F32})); });
     row("axpy", 3, 0.85, [&] { must(stream_.launch(MV_DEVICE_AXPY, mv_device_axpy{array(1), array(0), count_, 0.5, MV_F32, MV_F32})); });
-    row("interpolation", 3, 0.85, [&] { must(stream_.launch(MV_DEVICE_MIX, mv_device_mix{array(1), array(0), count_, 0.5, MV_F32})); });
+    row("interpolation", 3, 0.85, [&] { must(stream_.launch(MV_DEVICE_MIX, mv_device_mix{array(1), array(0), nullptr, nullptr, count_, 0.5, MV_F32})); });
+    row("interpolation that measures", 3, 0.85,
+        [&] { must(stream_.launch(MV_DEVICE_MIX, mv_device_mix{array(1), array(0), nullptr, arrays_[4].as<double>(), count_, 0.5, MV_F32})); });
+    row("elastic averaging", 4, 0.85,
+        [&] { must(stream_.launch(MV_DEVICE_ELASTIC, mv_device_elastic{array(1), array(0), array(2), count_, 0.5, MV_F32})); });
     row("sum of 4 arrays", 5, 0.85, [&] {
       must(stream_.launch(MV_DEVICE_MERGE,
                           mv_device_merge{array(4), {array(0), array(1), array(2), array(3)}, count_, 4, 1, MV_DEVICE_MERGE_SUM, MV_F32}));

@@ -34,6 +34,6 @@ static void repeat(void *self, uint64_t times) {
 
 int main(void) {
   copier self = {0};
-  batch_serve(&(batch_program){prepare, repeat, NULL, &self});
+  batch_serve(&(batch_program){prepare, repeat, NULL, &self, NULL});
   return 0;
 }

@@ -136,7 +136,7 @@ static void repeat(void *self, uint64_t times) {
 static int run_client(struct sockaddr_in to) {
   client self = {.fd = tcp_socket(&to)};
   if (connect(self.fd, (const struct sockaddr *)&to, sizeof(to)) != 0) batch_fail("raw_socket: can't connect");
-  batch_serve(&(batch_program){prepare, repeat, NULL, &self});
+  batch_serve(&(batch_program){prepare, repeat, NULL, &self, NULL});
   return 0;
 }
 

@@ -103,6 +103,6 @@ int main(int argc, char **argv) {
   if (argc != 2) batch_fail("usage: redis_worker SOCKET");
   client self = {.fd = dial(argv[1]), .answers = batch_memory(kRoom)};
   spell(&self);
-  batch_serve(&(batch_program){prepare, repeat, NULL, &self});
+  batch_serve(&(batch_program){prepare, repeat, NULL, &self, NULL});
   return 0;
 }

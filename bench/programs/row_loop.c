@@ -54,6 +54,6 @@ static void repeat(void *self, uint64_t times) {
 
 int main(void) {
   looper self = {.matrix = batch_memory(sizeof(float) * kRows * kCols)};
-  batch_serve(&(batch_program){prepare, repeat, NULL, &self});
+  batch_serve(&(batch_program){prepare, repeat, NULL, &self, NULL});
   return 0;
 }

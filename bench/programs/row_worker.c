@@ -87,7 +87,7 @@ int main(void) {
   expect_ok(mv_init(NULL), "mv_init");
   worker self = {0};
   make_table(&self);
-  batch_serve(&(batch_program){prepare, repeat, check, &self});
+  batch_serve(&(batch_program){prepare, repeat, check, &self, NULL});
   expect_ok(mv_shutdown(0), "mv_shutdown");
   return 0;
 }

@@ -119,7 +119,7 @@ static int run_client(uv_loop_t *loop, int port) {
   expect_ok(uv_tcp_nodelay(&self.tcp, 1), "uv_tcp_nodelay");
   expect_ok(uv_tcp_connect(&connect, &self.tcp, (const struct sockaddr *)&to, on_connected), "uv_tcp_connect");
   uv_run(loop, UV_RUN_DEFAULT);
-  batch_serve(&(batch_program){prepare, repeat, NULL, &self});
+  batch_serve(&(batch_program){prepare, repeat, NULL, &self, NULL});
   return 0;
 }
 

@@ -100,6 +100,10 @@ bool always(const T&) { return true; }
 template <typename T>
 bool in_this_step(const T& strategy) { return strategy.uses_parameters(); }
 
+/// Strategies that compute where their arrays are. Others get copies on the host.
+template <typename T>
+constexpr bool kTakesDevices = !std::is_same_v<T, LocalSgd>;
+
 /// Runs work(T&, arrays, time-out) of a blocking function.
 template <typename T, typename Work>
 mv_status with_arrays(const char* function, mv_strategy handle, const mv_array* given, uint64_t count, const mv_call_options* options, Work work,
@@ -112,6 +116,11 @@ mv_status with_arrays(const char* function, mv_strategy handle, const mv_array* 
     if (!arrays.ok()) return arrays.status();
     if constexpr (!std::is_same_v<T, AsyncEa>) strategy.peers().set_label(plan.options.label);
     if (!uses_arrays(strategy)) return work(strategy, arrays.value(), plan.options.timeout);
+    if (kTakesDevices<T> && !whole.computes_on_host) {
+      base::Status status = work(strategy, arrays.value(), plan.options.timeout);
+      if (status.code() != MV_ENOMEM || !tensor_space().devices.any_opened()) return status;
+      whole.computes_on_host = true;
+    }
     return on_host(whole.interrupted, std::move(arrays).value(), [&](const Arrays& here) { return work(strategy, here, plan.options.timeout); });
   });
 }
@@ -247,8 +256,7 @@ mv_status mv_ea_open(mv_group group, int64_t tau, double alpha, mv_allreduce_ea*
 mv_status mv_ea_average(mv_allreduce_ea ea, const mv_array* parameters, uint64_t count, const mv_call_options* options) {
   return mv::capi::with_arrays<AllReduceEa>(
       "mv_ea_average", ea, parameters, count, options,
-      [](AllReduceEa& of, const Arrays& arrays, Nanos timeout) { return of.average(arrays, timeout); },
-      mv::capi::in_this_step<AllReduceEa>);
+      [](AllReduceEa& of, const Arrays& arrays, Nanos timeout) { return of.average(arrays, timeout); });
 }
 mv_status mv_ea_synchronize_center(mv_allreduce_ea ea, const mv_array* parameters, uint64_t count, const mv_call_options* options) {
   return mv::capi::with_arrays<AllReduceEa>(
@@ -282,8 +290,7 @@ mv_status mv_async_ea_open(mv_table centre, int64_t tau, double alpha, mv_async_
 }
 mv_status mv_async_ea_average(mv_async_ea ea, const mv_array* parameters, uint64_t count, const mv_call_options* options) {
   return mv::capi::with_arrays<AsyncEa>("mv_async_ea_average", ea, parameters, count, options,
-                                        [](AsyncEa& of, const Arrays& arrays, Nanos timeout) { return of.average(arrays, timeout); },
-                                        mv::capi::in_this_step<AsyncEa>);
+                                        [](AsyncEa& of, const Arrays& arrays, Nanos timeout) { return of.average(arrays, timeout); });
 }
 mv_status mv_async_ea_read(mv_async_ea ea, const mv_array* parameters, uint64_t count, const mv_call_options* options) {
   return mv::capi::with_arrays<AsyncEa>("mv_async_ea_read", ea, parameters, count, options,

@@ -21,6 +21,7 @@ struct Interrupted {
 };
 
 struct Strategy {
+  bool computes_on_host = false;  ///< a device had no memory for what the strategy keeps beside the caller's arrays
   Interrupted interrupted;  ///< before `of`, whose end withdraws an operation that uses the copies
   std::variant<std::unique_ptr<distlearn::AllReduceSgd>, std::unique_ptr<distlearn::AllReduceEa>, std::unique_ptr<distlearn::AsyncEa>,
                std::unique_ptr<distlearn::LocalSgd>, std::unique_ptr<distlearn::Compressor>>

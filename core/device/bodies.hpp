@@ -282,17 +282,6 @@ struct Axpy {
   }
   MV_BOTH void put(uint64_t i, C sum) const { device::put(static_cast<T*>(work.y), i, sum); }
 };
-template <typename T>
-struct Mix {
-  using C = Computed<T>;
-  static constexpr uint32_t kAtOnce = kFew<T>;
-  mv_device_mix work;
-  MV_BOTH C make(uint64_t i) const {
-    const C theirs = static_cast<C>(work.factor), own = static_cast<C>(1 - work.factor);
-    return theirs * get(static_cast<const T*>(work.src), i) + own * get(static_cast<const T*>(work.dst), i);
-  }
-  MV_BOTH void put(uint64_t i, C mixed) const { device::put(static_cast<T*>(work.dst), i, mixed); }
-};
 
 template <typename T, int kOp>
 struct Merge {

@@ -1,6 +1,7 @@
 #pragma once
 // From a kernel's number and struct to its body: the same in every plug-in.
 
+#include "device/average_bodies.hpp"
 #include "device/bodies.hpp"
 #include "device/codec_bodies.hpp"
 #include "device/keyed_bodies.hpp"
@@ -79,7 +80,22 @@ mv_status dispatch(const mv_device_axpy& work, const Run& run) {
 template <typename Run>
 mv_status dispatch(const mv_device_mix& work, const Run& run) {
   if (!math::is_floating(work.dtype)) return MV_EINVAL;
-  return math::with_floating(work.dtype, [&]<typename T>(T) { return run(over(work.count, Mix<T>{work})); });
+  return math::with_floating(work.dtype, [&]<typename T>(T) {
+    const auto with = [&]<bool kHasBase>(Mix<T, kHasBase> mix) {
+      return work.squares != nullptr ? run(MixMeasured<T, kHasBase>{mix}) : run(over(work.count, mix));
+    };
+    return work.base != nullptr ? with(Mix<T, true>{work}) : with(Mix<T, false>{work});
+  });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_elastic& work, const Run& run) {
+  if (!math::is_floating(work.dtype)) return MV_EINVAL;
+  return math::with_floating(work.dtype, [&]<typename T>(T) { return run(over(work.count, Elastic<T>{work})); });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_expand& work, const Run& run) {
+  if (!math::is_floating(work.dtype)) return MV_EINVAL;
+  return math::with_floating(work.dtype, [&]<typename T>(T) { return run(over(work.rows * work.cols, Expand<T>{work})); });
 }
 template <typename Run>
 mv_status dispatch(const mv_device_merge& work, const Run& run) {

@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 /** The version of this header. A plug-in and a library with different ones do not work together. */
-#define MV_DEVICE_INTERFACE 6
+#define MV_DEVICE_INTERFACE 7
 #define MV_DEVICE_ENTRY "polyverso_device_plugin"
 
 typedef void* mv_device_stream;

@@ -19,6 +19,15 @@ using tensor::Tensor;
 
 namespace {
 
+/// The sum of doubles on the device, for which `at` has room.
+base::Result<double> read_sum(const Stream& stream, const void* terms, size_t count, void* at) {
+  if (auto status = device::reduce(stream, MV_SUM, MV_F64, terms, Extent{1, count, 1}, at); !status.ok()) return status;
+  double sum = 0;
+  if (auto status = stream.copy(&sum, at, sizeof sum); !status.ok()) return status;
+  if (auto status = stream.wait(); !status.ok()) return status;
+  return sum;
+}
+
 /// Repeats elements of one shape along the dimensions of another, to which it broadcasts.
 base::Status launch_broadcast(const Stream& stream, mv_dtype dtype, void* out, const Shape& whole, const void* in, const Shape& shape) {
   mv_device_arrange work{};
@@ -352,6 +361,36 @@ base::Status TensorDevice::merge(const Tensor& out, std::span<const Tensor> valu
   return sums.run();
 }
 
+base::Status TensorDevice::add(mv_dtype dtype, void* sums, const void* terms, size_t count) {
+  return current().launch(MV_DEVICE_AXPY, mv_device_axpy{sums, terms, count, 1, dtype, dtype});
+}
+
+base::Status TensorDevice::divide(mv_dtype dtype, void* values, uint64_t divisor, size_t count) {
+  return current().launch(MV_DEVICE_MERGE, mv_device_merge{values, {values}, count, 1, divisor, MV_DEVICE_MERGE_MEAN, dtype});
+}
+
+base::Result<double> TensorDevice::mix(mv_dtype dtype, void* dst, const void* src, const void* base, size_t count, double factor) {
+  if (count == 0) return 0.0;
+  const Stream& stream = current();
+  Scratch scratch(stream);
+  const size_t numbers = 2 * ((count + MV_DEVICE_TILE - 1) / MV_DEVICE_TILE);
+  auto squares = scratch.make(numbers * sizeof(double)), sum = scratch.make(sizeof(double));
+  if (!squares.ok()) return squares.status();
+  if (!sum.ok()) return sum.status();
+  if (auto status = stream.launch(MV_DEVICE_MIX, mv_device_mix{dst, src, base, static_cast<double*>(squares.value()), count, factor, dtype});
+      !status.ok())
+    return status;
+  return read_sum(stream, squares.value(), numbers, sum.value());
+}
+
+base::Status TensorDevice::elastic(mv_dtype dtype, void* values, const void* center, void* difference, size_t count, double alpha) {
+  return current().launch(MV_DEVICE_ELASTIC, mv_device_elastic{values, center, difference, count, alpha, dtype});
+}
+
+base::Status TensorDevice::expand(const Factors& factors, const float* from, mv_dtype dtype, void* out) {
+  return current().launch(MV_DEVICE_EXPAND, mv_device_expand{out, factors.p, factors.q, from, factors.rows, factors.cols, factors.rank, dtype});
+}
+
 base::Status TensorDevice::reduce(int op, const Tensor& of, const tensor::Split& split, const Tensor& result) {
   return device::reduce(current(), op, of.dtype, of.data, Extent{split.outer, split.along, split.inner}, result.data);
 }
@@ -374,11 +413,7 @@ base::Result<double> TensorDevice::dot(const Tensor& a, const Tensor& b) {
   }
   mv_device_binary work{products.value(), {operands[0], {}, 0}, {operands[1], {}, 0}, count, MV_MUL, MV_F64};
   if (auto status = stream.launch(MV_DEVICE_BINARY, work); !status.ok()) return status;
-  if (auto status = device::reduce(stream, MV_SUM, MV_F64, products.value(), Extent{1, count, 1}, sum.value()); !status.ok()) return status;
-  double total = 0;
-  if (auto status = stream.copy(&total, sum.value(), sizeof total); !status.ok()) return status;
-  if (auto status = stream.wait(); !status.ok()) return status;
-  return total;
+  return read_sum(stream, products.value(), count, sum.value());
 }
 
 /// By columns, as cuBLAS has matrices, c's transpose is op(b)' op(a)'.

@@ -27,8 +27,7 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   /// is done first.
   base::Status use_stream(mv_device_stream stream);
   mv_device_stream stream() const { return current().handle(); }
-  /// Waits for all work, and reports its errors.
-  base::Status wait();
+  base::Status wait() override;
   /// Lets later work of the given stream begin after all that has been begun here.
   base::Status order(mv_device_stream after) const;
   /// Lets later work here begin after all that has been begun on the given stream.
@@ -70,8 +69,14 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   base::Status compute(const tensor::Elementwise& what, std::span<const tensor::Source> sources, const tensor::Tensor& out) override;
   base::Status axpy(mv_dtype computed, double alpha, const tensor::Tensor& x, const tensor::Tensor& y) override;
   base::Status merge(const tensor::Tensor& out, std::span<const tensor::Tensor> values) override;
+  base::Status add(mv_dtype dtype, void* sums, const void* terms, size_t count) override;
+  base::Status divide(mv_dtype dtype, void* values, uint64_t divisor, size_t count) override;
+  base::Result<double> mix(mv_dtype dtype, void* dst, const void* src, const void* base, size_t count, double factor) override;
+  base::Status elastic(mv_dtype dtype, void* values, const void* center, void* difference, size_t count, double alpha) override;
+  base::Status expand(const Factors& factors, const float* from, mv_dtype dtype, void* out) override;
   base::Status reduce(int op, const tensor::Tensor& of, const tensor::Split& split, const tensor::Tensor& result) override;
   base::Result<double> dot(const tensor::Tensor& a, const tensor::Tensor& b) override;
+  bool has_matmul() override { return current().blas({}).code() != MV_ENOSYS; }
   base::Status matmul(const tensor::Tensor& a, const tensor::Tensor& b, int flags, const tensor::Tensor& c) override;
   base::Status take_rows(const tensor::Tensor& out, const tensor::Tensor& in, size_t width, std::span<const uint64_t> from,
                          std::span<const uint64_t> starts) override;

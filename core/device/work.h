@@ -19,6 +19,8 @@
   XX(BINARY, binary)           \
   XX(AXPY, axpy)               \
   XX(MIX, mix)                 \
+  XX(ELASTIC, elastic)         \
+  XX(EXPAND, expand)           \
   XX(MERGE, merge)             \
   XX(RANDOM, random)           \
   XX(SUM, sum)                 \
@@ -104,14 +106,35 @@ typedef struct mv_device_axpy {
   double alpha;
   mv_dtype dtype, x_dtype;
 } mv_device_axpy;
-/** dst[i] = factor * src[i] + (1 - factor) * dst[i]; floats only. */
+/** dst[i] = factor * src[i] + (1 - factor) * dst[i]; with `base`, unless it is NULL, dst[i] += factor * (src[i] - base[i]). Floats
+ *  only. Unless `squares` is NULL, the first double of each pair, one for a tile, becomes the sum of the squared distances between
+ *  src and dst, or base; the second becomes 0. */
 typedef struct mv_device_mix {
   void* dst;
-  const void* src;
+  const void *src, *base;
+  double* squares;
   uint64_t count;
   double factor;
   mv_dtype dtype;
 } mv_device_mix;
+/** difference[i] = alpha * (values[i] - center[i]), and values[i] -= difference[i]. Floats only; center and difference, which may be
+ *  the same array, are f32 for values that are halves. */
+typedef struct mv_device_elastic {
+  void* values;
+  const void* center;
+  void* difference;
+  uint64_t count;
+  double alpha;
+  mv_dtype dtype;
+} mv_device_elastic;
+/** out[row, col] = the sum over k of p[row, k] * q[col, k], in order and in f32; with `from`, unless it is NULL, from[row, col] minus
+ *  that. `dtype` is out's, any float. */
+typedef struct mv_device_expand {
+  void* out;
+  const float *p, *q, *from;
+  uint64_t rows, cols, rank;
+  mv_dtype dtype;
+} mv_device_expand;
 /** dst[i] = sources[0][i] + sources[1][i] + ..., in this order and in one pass; or their product, minimum, maximum, or
  *  the sum divided by the divisor (floats only). */
 #define MV_DEVICE_SOURCES 16

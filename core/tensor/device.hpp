@@ -88,9 +88,32 @@ class Device : public Allocator {
   virtual base::Status axpy(mv_dtype computed, double alpha, const Tensor& x, const Tensor& y) = 0;
   /// out = the sum of dense tensors of its shape and dtype, wherever they are, in their order. Halves are summed as floats and rounded once.
   virtual base::Status merge(const Tensor& out, std::span<const Tensor> values) = 0;
+
+  // Models in plain memory. Floats only.
+
+  /// sums[i] += terms[i], of one dtype.
+  virtual base::Status add(mv_dtype dtype, void* sums, const void* terms, size_t count) = 0;
+  virtual base::Status divide(mv_dtype dtype, void* values, uint64_t divisor, size_t count) = 0;
+  /// math/average.hpp: average_bytes(), or with a base approach_bytes(). Returns the squared distance, which may differ from the host's by
+  /// rounding.
+  virtual base::Result<double> mix(mv_dtype dtype, void* dst, const void* src, const void* base, size_t count, double factor) = 0;
+  /// difference = alpha * (values - center), values -= difference. The difference may be in the center's memory; both have the storage dtype of
+  /// `dtype`.
+  virtual base::Status elastic(mv_dtype dtype, void* values, const void* center, void* difference, size_t count, double alpha) = 0;
+  /// Factors of a matrix in f32: p has rows x rank elements, and q cols x rank.
+  struct Factors {
+    const float *p, *q;
+    size_t rows, cols, rank;
+  };
+  /// out = p q', or from - p q' unless `from` is null, summed in order.
+  virtual base::Status expand(const Factors& factors, const float* from, mv_dtype dtype, void* out) = 0;
+  /// Waits for all work so far, and returns its errors.
+  virtual base::Status wait() = 0;
+
   virtual base::Status reduce(int op, const Tensor& of, const Split& split, const Tensor& result) = 0;
   virtual base::Result<double> dot(const Tensor& a, const Tensor& b) = 0;
   /// c = op(a) op(b) for matrices of f32 or f64, row-major: (rows, inner) and (inner, cols), or their transposes.
+  virtual bool has_matmul() = 0;
   virtual base::Status matmul(const Tensor& a, const Tensor& b, int flags, const Tensor& c) = 0;
 
   /// Row i of `out` = the sum of the rows from[starts[i]] .. from[starts[i + 1] - 1] of `in`, in this order; without

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import polyverso
-from polyverso import Device, Tensor, capi, gossip
+from polyverso import Device, Tensor, capi, distlearn, gossip
 
 EMULATION = os.environ.get("DEVICE_EMULATION")
 if not EMULATION:
@@ -620,6 +620,38 @@ def test_an_updater_gets_what_the_codec_sent():
         for _ in range(2):
             kv.push("w", [Tensor.full(3, 0.3, device="cuda:0"), np.full(3, 0.7, np.float32)])
         assert merged == [[0.5] * 3, [1] * 3]
+
+
+def strategies(group, node):
+    yield distlearn.AllReduceEA(group, tau=1, alpha=0.5), "average_parameters"
+    yield distlearn.CompressedAllReduce(group, "powersgd rank=2"), "average_gradients"
+    yield distlearn.CompressedAllReduce(group, "int8"), "average_gradients"
+    yield distlearn.AsyncEA(node.array(2 * 70 * 9 + 5), tau=1, alpha=0.5), "average_parameters"
+
+
+@pytest.mark.skipif(not IS_EMULATED, reason="lets allocations of the emulation fail")
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 6, 8])
+def test_strategies_compute_on_the_host_what_their_device_has_no_memory_for(node, number):
+    emulation = ctypes.CDLL(EMULATION)
+    emulation.emulation_allocations.restype = ctypes.c_int64
+
+    def train(place, fails):
+        seen = []
+        for strategy, step in strategies(polyverso.Group(node), node):
+            with strategy:
+                arrays = [numbers("f32", 1).to(place), numbers("f32", 2).to(place), numbers("f32", 3, (5,)).to(place)]
+                for _ in range(3):
+                    if fails:
+                        os.environ["POLYVERSO_EMULATION"] = f"allocations={emulation.emulation_allocations() + number}"
+                    getattr(strategy, step)(arrays)
+                    os.environ.pop("POLYVERSO_EMULATION", None)
+                    seen += [array.to("cpu").numpy().copy() for array in arrays]
+                    for array in arrays:
+                        array += 0.25
+        return seen
+
+    for host, device in zip(train("cpu", False), train("cuda:0", True), strict=True):
+        np.testing.assert_allclose(device, host, rtol=1e-5)  # cuBLAS has its own order
 
 
 def nodes_of_gossip(*names):

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "codec/codec.hpp"
 #include "device/operations.hpp"
 #include "math/average.hpp"
+#include "math/elements.hpp"
 #include "math/reduction.hpp"
 #include "shard/updater/apply.hpp"
 #include "tensor/cast.hpp"
@@ -204,13 +206,6 @@ void arrays_are_combined_in_place(void**) {
       must(stream().launch(MV_DEVICE_AXPY, mv_device_axpy{my.as(), m_added.as(), kCount, alpha, dtype, x_dtype}));
       assert_same(my, wanted, text("axpy", x_dtype, dtype));
     }
-    if (is_float) {
-      const Tensor wanted = must(tensor::clone(heap(), y));
-      math::average_bytes(dtype, wanted.data, x.data, kCount, 0.3);
-      const Memory my = to_device(y);
-      must(stream().launch(MV_DEVICE_MIX, mv_device_mix{my.as(), mx.as(), kCount, 0.3, dtype}));
-      assert_same(my, wanted, text("mix", 0, dtype));
-    }
     for (int32_t op = MV_DEVICE_MERGE_SUM; op <= (is_float ? MV_DEVICE_MERGE_MEAN : MV_DEVICE_MERGE_MAX); ++op) {
       const Tensor wanted = make(dtype, {kCount});
       const std::byte* const sources[] = {y.data, x.data, z.data};
@@ -221,6 +216,72 @@ void arrays_are_combined_in_place(void**) {
       assert_same(my, wanted, text("merge", op, dtype));
     }
   }
+}
+
+void models_are_averaged_as_on_the_processor(void**) {
+  constexpr size_t kCount = 9001, kTiles = 3;
+  for (const mv_dtype dtype : kFloats)
+    for (const bool is_finite : {true, false}) {
+      const Tensor x = varied(dtype, kCount, 5, is_finite), y = varied(dtype, kCount, 6, is_finite), z = varied(dtype, kCount, 7, is_finite);
+      const Memory mx = to_device(x), mz = to_device(z);
+      for (const bool has_base : {false, true})
+        for (const bool measures : {false, true}) {
+          const Tensor wanted = must(tensor::clone(heap(), y));
+          const double apart = has_base ? math::approach_bytes(dtype, wanted.data, x.data, z.data, kCount, 0.3)
+                                        : math::average_bytes(dtype, wanted.data, x.data, kCount, 0.3);
+          const Memory my = to_device(y), squares = must(Memory::make(stream(), 2 * kTiles * sizeof(double)));
+          double* const sums = measures ? squares.as<double>() : nullptr;
+          must(stream().launch(MV_DEVICE_MIX, mv_device_mix{my.as(), mx.as(), has_base ? mz.as() : nullptr, sums, kCount, 0.3, dtype}));
+          assert_same(my, wanted, text("mix", has_base, dtype));
+          if (!measures) continue;
+          const auto bytes = from_device(squares);
+          const auto* const pairs = reinterpret_cast<const double*>(bytes.data());
+          const double sum = std::accumulate(pairs, pairs + 2 * kTiles, 0.0);
+          assert_true(is_finite ? std::fabs(sum - apart) <= 1e-5 * apart : !std::isfinite(sum));
+        }
+    }
+}
+
+void elastic_steps_are_those_of_the_processor(void**) {
+  constexpr size_t kCount = 9001;
+  for (const mv_dtype dtype : kFloats) {
+    const mv_dtype wide = tensor::storage_dtype(dtype);
+    const Tensor values = varied(dtype, kCount, 5), center = varied(wide, kCount, 6), moved = make(dtype, {kCount}), difference = make(wide, {kCount});
+    math::with_floating(dtype, [&]<typename T>(T) {
+      using C = math::Computed<T>;
+      for (size_t i = 0; i < kCount; ++i) {
+        const auto value = static_cast<C>(tensor::load_element(dtype, values.data + i * sizeof(T)));
+        const C apart = (value - reinterpret_cast<const C*>(center.data)[i]) * static_cast<C>(0.3);
+        reinterpret_cast<C*>(difference.data)[i] = apart;
+        tensor::store_element(dtype, moved.data + i * sizeof(T), static_cast<double>(value - apart));
+      }
+    });
+    for (const bool is_one : {false, true}) {
+      const Memory my = to_device(values), c = to_device(center), d = must(Memory::make(stream(), difference.stored_bytes()));
+      must(stream().launch(MV_DEVICE_ELASTIC, mv_device_elastic{my.as(), c.as(), is_one ? c.as() : d.as(), kCount, 0.3, dtype}));
+      assert_same(my, moved, text("elastic", is_one, dtype));
+      assert_same(is_one ? c : d, difference, text("difference", is_one, dtype));
+    }
+  }
+}
+
+void factors_are_expanded_in_order(void**) {
+  constexpr int64_t kRows = 50, kCols = 70, kRank = 3;
+  const Tensor p = varied(MV_F32, kRows * kRank, 5, true), q = varied(MV_F32, kCols * kRank, 6, true), from = varied(MV_F32, kRows * kCols, 7, true);
+  const Tensor product = make(MV_F32, {kRows * kCols});
+  const auto at = [](const Tensor& of) { return reinterpret_cast<float*>(of.data); };
+  for (int64_t i = 0; i < kRows * kCols; ++i)
+    for (int64_t k = 0; k < kRank; ++k) at(product)[i] += at(p)[i / kCols * kRank + k] * at(q)[i % kCols * kRank + k];
+  const Tensor rest = must(tensor::binary("test", heap(), MV_SUB, from, product, nullptr));
+  const Memory mp = to_device(p), mq = to_device(q), m_from = to_device(from);
+  for (const bool subtracts : {false, true})
+    for (const mv_dtype dtype : kFloats) {
+      const Tensor wanted = must(tensor::cast("test", heap(), subtracts ? rest : product, dtype));
+      const Memory out = must(Memory::make(stream(), wanted.stored_bytes()));
+      const float* const minuend = subtracts ? m_from.as<float>() : nullptr;
+      must(stream().launch(MV_DEVICE_EXPAND, mv_device_expand{out.as(), mp.as<float>(), mq.as<float>(), minuend, kRows, kCols, kRank, dtype}));
+      assert_same(out, wanted, text("expand", subtracts, dtype));
+    }
 }
 
 void rows_are_taken_put_and_found(void**) {
@@ -585,6 +646,9 @@ int main() {
       cmocka_unit_test(powers_are_close_and_those_of_integers_exact),
       cmocka_unit_test(arrays_are_filled_and_arranged),
       cmocka_unit_test(arrays_are_combined_in_place),
+      cmocka_unit_test(models_are_averaged_as_on_the_processor),
+      cmocka_unit_test(elastic_steps_are_those_of_the_processor),
+      cmocka_unit_test(factors_are_expanded_in_order),
       cmocka_unit_test(rows_are_taken_put_and_found),
       cmocka_unit_test(random_numbers_are_those_of_the_processor),
       cmocka_unit_test(reductions_have_the_order_of_the_processor),

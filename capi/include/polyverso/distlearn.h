@@ -3,7 +3,8 @@
  *
  *  Part of polyverso.h, which includes it. docs/distlearn.md has a training loop for each strategy. Models and
  *  gradients are arrays of f32, f64, f16 or bf16 in the caller's memory, the same arrays in every call; 16-bit floats
- *  are processed as f32. Arrays in the memory of devices are copied to the host and back, as in group.h.
+ *  are processed as f32. Arrays may be in the memory of devices, as in group.h; most strategies then compute there
+ *  (docs/cuda.md), after the work that the device's stream has so far, and return when the work is done.
  *
  *  Ranks may make different numbers of steps. A rank without further steps calls the strategy's ..._synchronize (or
  *  mv_compressed_finish), which takes part in the operations of the other ranks until all have called it; no rank waits

@@ -11,8 +11,9 @@
  *    mv_gossip_fetch_wait(gossip, loss, &fetched);         waits for it, and computes the peer's share
  *    mv_gossip_average(gossip, parameters, count, MV_F32)  if fetched.got: averages with it, array by array
  *
- *  Arrays may be in the memory of devices: `data` is then an address, such as that of mv_tensor_address(). They are
- *  copied to the host, after the work that the device's stream has so far, and results are copied back.
+ *  Arrays may be in the memory of devices: `data` is then an address, such as that of mv_tensor_address(). What
+ *  is published is copied to the host, after the work that the device's stream has so far, and floats are averaged on
+ *  the device; a call returns when that is done.
  *
  *  Any thread may call any function; calls on one node's model are serialized. */
 #ifndef POLYVERSO_GOSSIP_H

@@ -22,61 +22,63 @@ AllReduceEa::AllReduceEa(api::Node& node, api::GroupRef group, int64_t tau, doub
                    peers_.size(), most);
 }
 
-base::Status AllReduceEa::begin(const Arrays& parameters) {
+base::Status AllReduceEa::check(const Arrays& parameters) const {
   if (auto status = check_floats(parameters); !status.ok()) return status;
-  if (!parameters_.empty()) {
-    if (auto status = check_alike(parameters_, parameters); !status.ok()) return status;
-  }
+  return has_center_ ? check_alike(parameters_, parameters) : base::Status();
+}
+
+base::Status AllReduceEa::begin(const Arrays& parameters) {
+  if (auto status = check(parameters); !status.ok()) return status;
+  if (auto status = settle(parameters); !status.ok()) return status;
   parameters_ = parameters;
-  if (!center_.empty()) return {};
-  center_ = Buffers(parameters);
-  difference_ = Buffers(parameters);
-  take_center();
+  if (has_center_) return {};
+  base::Status status = take_center();
+  has_center_ = status.ok();
+  return status;
+}
+
+/// The centre follows the parameters to another place.
+base::Status AllReduceEa::settle(const Arrays& parameters) {
+  auto places = peers_.places_of(parameters, places_);
+  if (!places.ok()) return places.status();
+  if (auto status = center_.settle(parameters, places.value()); !status.ok()) return status;
+  if (auto status = difference_.settle(parameters, places.value()); !status.ok()) return status;
+  places_ = std::move(places).value();
   return {};
 }
 
-void AllReduceEa::take_center() {
-  for_each_element(parameters_, []<typename T>(T& p, T& centre) { centre = p; }, center_.arrays());
-}
+base::Status AllReduceEa::move_to_center() { return elastic(parameters_, center_.arrays(), difference_.arrays(), alpha_, places_); }
 
-void AllReduceEa::move_to_center() {
-  const auto move = [alpha = alpha_]<typename T>(T& p, T& centre, T& d) {
-    d = (p - centre) * static_cast<T>(alpha);
-    p -= d;
-  };
-  for_each_element(parameters_, move, center_.arrays(), difference_.arrays());
-}
-
-void AllReduceEa::add_difference() {
-  for_each_element(center_.arrays(), []<typename T>(T& centre, T& d) { centre += d; }, difference_.arrays());
+/// The caller may use the parameters when the call ends.
+base::Status AllReduceEa::end_call(base::Status status) const {
+  const base::Status waited = status.code() == MV_EINTR ? base::Status() : wait_for(places_);
+  return status.ok() ? waited : status;
 }
 
 base::Status AllReduceEa::average(const Arrays& parameters, base::Nanos timeout) {
-  if (auto status = begin(parameters); !status.ok()) return status;
+  const bool is_idle = !uses_parameters();
+  if (auto status = is_idle ? check(parameters) : begin(parameters); !status.ok()) return status;
   const auto count = [&] {
     ++step_;
     peers_.meter.steps += 1;
     peers_.meter.dense_bytes += bytes_of(parameters);
-    if (step_ % tau_ == 0) move_to_center();
-    return base::Status();
+    return step_ % tau_ == 0 ? move_to_center() : base::Status();
   };
   const auto exchange = [&] {
     return step_ % tau_ == 0 ? peers_.allreduce(difference_.arrays(), math::Reduction::kSum) : base::Status();
   };
-  const auto finish = [&] {
-    if (step_ % tau_ == 0) add_difference();
-    return base::Status();
-  };
-  return peers_.carry_out("mv_ea_average", {count, exchange, finish}, timeout);
+  const auto finish = [&] { return step_ % tau_ == 0 ? add_difference() : base::Status(); };
+  base::Status status = peers_.carry_out("mv_ea_average", {count, exchange, finish}, timeout);
+  return is_idle ? status : end_call(std::move(status));
 }
 
 /// What this rank contributes to an all-reduce of the others. One that is no average, such as that of a
 /// loss, gets neutral values.
-Arrays AllReduceEa::contribute(const collective::Shape& shape) {
+base::Result<Arrays> AllReduceEa::contribute(const collective::Shape& shape) {
   const bool is_average = shape.reduction == math::Reduction::kSum && check_alike(difference_.arrays(), shape.arrays).ok();
-  if (!shape.finished && !is_average) return {};
-  add_difference();
-  move_to_center();
+  if (!shape.finished && !is_average) return Arrays();
+  if (auto status = add_difference(); !status.ok()) return status;
+  if (auto status = move_to_center(); !status.ok()) return status;
   return difference_.arrays();
 }
 
@@ -86,39 +88,31 @@ base::Status AllReduceEa::end_rounds() {
 
 base::Status AllReduceEa::synchronize_center(const Arrays& parameters, base::Nanos timeout) {
   if (auto status = begin(parameters); !status.ok()) return status;
-  const auto clear = [&] {
-    difference_.fill_zero();  // the last difference has been added already
-    return base::Status();
-  };
+  const auto clear = [&] { return difference_.fill_zero(); };  // the last difference has been added already
   const auto finish = [&] {
     step_ = 0;
     return base::Status();
   };
-  return peers_.carry_out("mv_ea_synchronize_center",
-                          {clear, [&] { return end_rounds(); }, [&] { return peers_.broadcast(center_.arrays(), 0); }, finish}, timeout);
+  const auto share = [&] { return peers_.broadcast(center_.arrays(), 0); };
+  return end_call(peers_.carry_out("mv_ea_synchronize_center", {clear, [&] { return end_rounds(); }, share, finish}, timeout));
 }
 
 base::Status AllReduceEa::synchronize_parameters(const Arrays& parameters, base::Nanos timeout) {
   if (auto status = begin(parameters); !status.ok()) return status;
-  const auto clear = [&] {
-    difference_.fill_zero();
-    return base::Status();
-  };
+  const auto clear = [&] { return difference_.fill_zero(); };
+  const auto share = [&] { return peers_.broadcast(parameters, 0); };
   const auto finish = [&] {
-    take_center();
     step_ = 0;
-    return base::Status();
+    return take_center();
   };
-  return peers_.carry_out("mv_ea_synchronize_parameters",
-                          {clear, [&] { return end_rounds(); }, [&] { return peers_.broadcast(parameters, 0); }, finish}, timeout);
+  return end_call(peers_.carry_out("mv_ea_synchronize_parameters", {clear, [&] { return end_rounds(); }, share, finish}, timeout));
 }
 
-base::Status AllReduceEa::read_center(const Arrays& parameters) const {
-  if (parameters_.empty()) return base::Status(MV_ESTATE, "there is no centre yet: the first average creates it from the parameters");
-  if (auto status = check_floats(parameters); !status.ok()) return status;
-  if (auto status = check_alike(parameters_, parameters); !status.ok()) return status;
-  for_each_element(parameters, []<typename T>(T& p, T& centre) { p = centre; }, center_.arrays());
-  return {};
+base::Status AllReduceEa::read_center(const Arrays& parameters) {
+  if (!has_center_) return base::Status(MV_ESTATE, "there is no centre yet: the first average creates it from the parameters");
+  if (auto status = check(parameters); !status.ok()) return status;
+  if (auto status = settle(parameters); !status.ok()) return status;
+  return end_call(convert(parameters, center_.arrays(), places_));
 }
 
 }  // namespace mv::distlearn

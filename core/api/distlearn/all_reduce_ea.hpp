@@ -17,8 +17,6 @@ class AllReduceEa {
   /// Every tau-th call: d = alpha (parameters - centre); parameters -= d; centre += the sum of all ranks' d. The centre
   /// starts as the parameters of the first call of any kind.
   base::Status average(const Arrays& parameters, base::Nanos timeout);
-  /// Whether the next average() reads or writes parameters: other calls only count.
-  bool uses_parameters() const { return center_.empty() || (step_ + 1) % tau_ == 0 || peers_.is_interrupted(); }
   /// Takes part in the averages that other ranks still make, with differences of its own; then all ranks get the lowest
   /// rank's centre. The parameters move towards the centre in each of these rounds, including the last one, in which
   /// every rank drains; after that they do not change.
@@ -27,23 +25,30 @@ class AllReduceEa {
   base::Status synchronize_parameters(const Arrays& parameters, base::Nanos timeout);
 
   /// parameters = the centre. MV_ESTATE before the first call.
-  base::Status read_center(const Arrays& parameters) const;
+  base::Status read_center(const Arrays& parameters);
   const Arrays& center() const { return center_.arrays(); }
   Peers& peers() { return peers_; }
 
  private:
+  /// Whether the next average() reads or writes parameters: other calls only count.
+  bool uses_parameters() const { return !has_center_ || (step_ + 1) % tau_ == 0 || peers_.is_interrupted(); }
+  base::Status check(const Arrays& parameters) const;
   base::Status begin(const Arrays& parameters);
-  void move_to_center();
-  void take_center();
-  void add_difference();
-  Arrays contribute(const collective::Shape& shape);
+  base::Status settle(const Arrays& parameters);
+  base::Status move_to_center();
+  base::Status take_center() { return convert(center_.arrays(), parameters_, places_); }
+  base::Status add_difference() { return add(center_.arrays(), difference_.arrays(), places_); }
+  base::Result<Arrays> contribute(const collective::Shape& shape);
   base::Status end_rounds();
+  base::Status end_call(base::Status status) const;
 
   Peers peers_;
   const int64_t tau_;
   const double alpha_;
   int64_t step_ = 0;
+  bool has_center_ = false;
   Arrays parameters_;           ///< of the call in progress
+  Places places_;               ///< of the parameters, and of the two below
   Buffers center_, difference_; ///< difference_: this rank's before an all-reduce, the sum of all ranks' after it
 };
 

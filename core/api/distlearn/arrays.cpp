@@ -49,16 +49,4 @@ Arrays cut(const Arrays& arrays, uint64_t first, uint64_t count) {
   return parts;
 }
 
-Buffers::Buffers(const Arrays& like) {
-  for (const Array& array : like) {
-    const mv_dtype dtype = tensor::storage_dtype(array.dtype);
-    memory_.emplace_back(array.count * tensor::dtype_bytes(dtype));
-    arrays_.push_back({memory_.back().data(), array.count, dtype});
-  }
-}
-
-void Buffers::fill_zero() {
-  for (auto& memory : memory_) std::fill(memory.begin(), memory.end(), std::byte{0});
-}
-
 }  // namespace mv::distlearn

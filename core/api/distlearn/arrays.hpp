@@ -25,20 +25,6 @@ base::Status check_floats(const Arrays& arrays);
 base::Status check_alike(const Arrays& first, const Arrays& arrays);
 uint64_t bytes_of(const Arrays& arrays);
 
-/// Own memory for arrays of the same shape; 16-bit floats become f32.
-class Buffers {
- public:
-  Buffers() = default;
-  explicit Buffers(const Arrays& like);
-  const Arrays& arrays() const { return arrays_; }
-  bool empty() const { return memory_.empty(); }
-  void fill_zero();
-
- private:
-  std::vector<std::vector<std::byte>> memory_;
-  Arrays arrays_;
-};
-
 /// Calls work(T* values, size_t first, size_t count) for all elements of an array as float or double, in pieces if they
 /// must be widened or are not aligned. Changes are written back.
 template <typename Work>

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "api/distlearn/all_reduce_ea.hpp"
+#include "api/group/stage.hpp"
 #include "base/log.hpp"
 
 namespace mv::distlearn {
@@ -24,8 +25,7 @@ AsyncEa::AsyncEa(api::Node& node, api::TableRef table, const api::TableSpec& spe
       dtype_(spec.dtype),
       elements_(spec.rows * spec.cols),
       tau_(tau),
-      alpha_(alpha),
-      center_(Arrays{{nullptr, elements_, spec.dtype}}) {}
+      alpha_(alpha) {}
 
 base::Status AsyncEa::check_shape(const Arrays& parameters) const {
   if (auto status = check_floats(parameters); !status.ok()) return status;
@@ -50,21 +50,59 @@ Arrays AsyncEa::like(const Arrays& parameters) const {
   return parts;
 }
 
+/// Brings the centre to the parameters, for a call that begins.
+base::Status AsyncEa::settle(const Arrays& parameters) {
+  if (pending_ != nullptr) return {};  // it uses the memory
+  const auto places = places_of(parameters, node_.devices().find);
+  if (!places.ok()) return places.status();
+  return center_.settle({{nullptr, elements_, dtype_}}, {common_device(parameters, places.value())});
+}
+
+api::MutableData AsyncEa::center() const {
+  const Array& values = center_.arrays().front();
+  return {values.data, values.count, values.dtype, center_.places().front()};
+}
+
+/// work(parameters, places) where the centre is: on its device, or on the host, on copies of parameters that are not there.
+template <typename Work>
+base::Status AsyncEa::at_center(Arrays parameters, const Work& work) const {
+  tensor::Device* const place = center_.places().front();
+  Places places(parameters.size());
+  for (size_t i = 0; i < places.size(); ++i) places[i] = parameters[i].count > 0 ? place : nullptr;
+  const auto staging = place == nullptr ? api::stage_arrays(parameters, node_.devices().find) : std::shared_ptr<api::Staging>();
+  if (!staging.ok()) return staging.status();
+  if (auto status = work(parameters, places); !status.ok()) return status;
+  if (staging.value() != nullptr) return staging.value()->finish();
+  return wait_for(places);
+}
+
+base::Status AsyncEa::move_to_center(const Arrays& parameters) {
+  return at_center(parameters, [&](const Arrays& here, const Places& places) {
+    const Arrays center = like(here);
+    return elastic(here, center, center, alpha_, places);
+  });
+}
+
+base::Status AsyncEa::take(const Arrays& parameters) const {
+  return at_center(parameters, [&](const Arrays& here, const Places& places) { return convert(here, like(here), places); });
+}
+
 base::Status AsyncEa::finish(api::Started started) {
   if (started.status.code() == MV_EINTR) pending_ = std::move(started.call);
   return std::move(started.status);
 }
 
 base::Status AsyncEa::get(base::Nanos timeout) {
-  const Array& centre = center_.arrays().front();
   api::CallOptions options;
   options.timeout = timeout;
   options.keep_on_interrupt = true;
-  return finish(table_->get({}, {centre.data, centre.count, centre.dtype}, options));
+  return finish(table_->get({}, center(), options));
 }
 
 base::Status AsyncEa::average(const Arrays& parameters, base::Nanos timeout) {
   if (auto status = check_shape(parameters); !status.ok()) return status;
+  if (uses_parameters())
+    if (auto status = settle(parameters); !status.ok()) return status;
   const auto resumed = [&](auto start) {
     if (pending_ == nullptr) return start();
     bool alive = false;
@@ -81,11 +119,7 @@ base::Status AsyncEa::average(const Arrays& parameters, base::Nanos timeout) {
   const auto fetch = [&] { return step_ % tau_ == 0 ? resumed([&] { return get(timeout); }) : base::Status(); };
   const auto move = [&] {
     if (step_ % tau_ != 0) return base::Status();
-    const auto towards = [alpha = alpha_]<typename T>(T& p, T& centre) {
-      centre = (p - centre) * static_cast<T>(alpha);
-      p -= centre;
-    };
-    for_each_element(parameters, towards, like(parameters));
+    if (auto status = move_to_center(parameters); !status.ok()) return status;
     meter.operations += 2;
     meter.payload_bytes += bytes_of(center_.arrays());
     return base::Status();
@@ -93,11 +127,11 @@ base::Status AsyncEa::average(const Arrays& parameters, base::Nanos timeout) {
   const auto add = [&] {
     if (step_ % tau_ != 0) return base::Status();
     return resumed([&] {
-      const Array& difference = center_.arrays().front();
+      const api::MutableData difference = center();
       api::CallOptions options;
       options.timeout = timeout;
       options.keep_on_interrupt = true;
-      return finish(table_->add({}, {difference.data, difference.count, difference.dtype}, options));
+      return finish(table_->add({}, {difference.values, difference.count, difference.dtype, difference.device}, options));
     });
   };
   return stages_.carry_out("mv_async_ea_average", {count, fetch, move, add});
@@ -106,13 +140,11 @@ base::Status AsyncEa::average(const Arrays& parameters, base::Nanos timeout) {
 base::Status AsyncEa::read(const Arrays& parameters, base::Nanos timeout) {
   if (auto status = check_shape(parameters); !status.ok()) return status;
   if (pending_ != nullptr) return base::error(MV_ESTATE, "a signal interrupted mv_async_ea_average, which is still unfinished: repeat that call first");
-  const Array& centre = center_.arrays().front();
+  if (auto status = settle(parameters); !status.ok()) return status;
   api::CallOptions options;
   options.timeout = timeout;
-  api::Started started = table_->get({}, {centre.data, centre.count, centre.dtype}, options);
-  if (!started.status.ok()) return std::move(started.status);
-  for_each_element(parameters, []<typename T>(T& p, T& value) { p = value; }, like(parameters));
-  return {};
+  if (auto got = table_->get({}, center(), options); !got.status.ok()) return std::move(got.status);
+  return take(parameters);
 }
 
 void AsyncEa::withdraw() {

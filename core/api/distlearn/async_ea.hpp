@@ -20,8 +20,6 @@ class AsyncEa {
   /// Every tau-th call: d = alpha (parameters - centre); parameters -= d; centre += d. The centre read may be stale,
   /// because other workers add to it.
   base::Status average(const Arrays& parameters, base::Nanos timeout);
-  /// Whether the next average() reads or writes parameters: other calls only count.
-  bool uses_parameters() const { return (step_ + 1) % tau_ == 0 || stages_.is_interrupted(); }
   /// parameters = the centre.
   base::Status read(const Arrays& parameters, base::Nanos timeout);
   void withdraw();
@@ -29,10 +27,18 @@ class AsyncEa {
   Meter meter;
 
  private:
+  /// Whether the next average() reads or writes parameters: other calls only count.
+  bool uses_parameters() const { return (step_ + 1) % tau_ == 0 || stages_.is_interrupted(); }
   base::Status check_shape(const Arrays& parameters) const;
   base::Status finish(api::Started started);
   base::Status get(base::Nanos timeout);
+  base::Status settle(const Arrays& parameters);
+  api::MutableData center() const;
   Arrays like(const Arrays& parameters) const;
+  base::Status move_to_center(const Arrays& parameters);
+  base::Status take(const Arrays& parameters) const;
+  template <typename Work>
+  base::Status at_center(Arrays parameters, const Work& work) const;
 
   api::Node& node_;
   const api::TableRef table_;
@@ -43,7 +49,7 @@ class AsyncEa {
   int64_t step_ = 0;
   Stages stages_;
   api::CallRef pending_;
-  Buffers center_;  ///< the centre as read, then this worker's difference to it
+  Buffers center_;  ///< the centre as read, then this worker's difference to it: on the parameters' device, if they are on one
 };
 
 }  // namespace mv::distlearn

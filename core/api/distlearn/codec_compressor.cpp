@@ -1,9 +1,11 @@
 // CodecCompressor: averages gradients through the codecs of tables. Each rank encodes all of its arrays as one, and all
-// ranks decode what they receive.
+// ranks decode what they receive. Gradients that are all on one device which has the codec are encoded and decoded there.
 
 #include <utility>
 
 #include "api/distlearn/compressor.hpp"
+#include "api/group/stage.hpp"
+#include "codec/on_device.hpp"
 
 namespace mv::distlearn {
 namespace {
@@ -13,34 +15,97 @@ class CodecCompressor final : public Compressor {
   CodecCompressor(api::Node& node, api::GroupRef group, codec::CodecRef codec) : Compressor(node, std::move(group)), codec_(std::move(codec)) {}
   ~CodecCompressor() override { peers_.withdraw(); }  // before the lent memory is freed
 
-  std::vector<float> residual() const override { return residual_; }
+  std::vector<float> residual() const override { return residual_.floats(); }
 
  private:
   base::Status begin(const Gradients& gradients) override {
-    const uint64_t elements = elements_of(gradients.arrays);
-    residual_.assign(elements, 0);
-    values_.assign(elements, 0);
-    mine_.resize(codec_->encoded_bytes(elements));
+    elements_ = elements_of(gradients.arrays);
+    mine_.resize(codec_->encoded_bytes(elements_));
     return {};
   }
 
   base::Status reduce(const Gradients& gradients, base::Nanos timeout) override {
-    const auto encode = [&] {
-      size_t at = 0;
-      for_each_element(gradients.arrays, [&](auto& value) { values_[at++] = static_cast<float>(value); });
-      codec_->encode(values_.data(), residual_.data(), values_.size(), mine_.data());
-      return base::Status();
-    };
+    if (auto status = settle(gradients.arrays); !status.ok()) return status;
     const auto take = [&] {
       contributors_ = contributed_;
-      if (auto status = add_all(); !status.ok()) return status;
-      size_t at = 0;
-      for_each_element(gradients.arrays, [&]<typename T>(T& value) { value = static_cast<T>(values_[at++]); });
-      return base::Status();
+      if (auto status = check_all(); !status.ok()) return status;
+      return device() != nullptr ? take_there(gradients.arrays) : take_here(gradients.arrays);
     };
-    return peers_.carry_out(
-        "mv_compressed_average",
-        {encode, [&] { return count_contributors(); }, [&] { return peers_.allgather(mine_, all_); }, take}, timeout);
+    return peers_.carry_out("mv_compressed_average",
+                            {[&] { return device() != nullptr ? encode_there(gradients.arrays) : encode_here(gradients.arrays); },
+                             [&] { return count_contributors(); }, [&] { return peers_.allgather(mine_, all_); }, take},
+                            timeout);
+  }
+
+  base::Status settle(const Arrays& gradients) {
+    auto given = peers_.places_of(gradients, given_);
+    if (!given.ok()) return given.status();
+    tensor::Device* place = common_device(gradients, given.value());
+    if (place != nullptr && !codec::is_on_device(*codec_, MV_F32, *place)) place = nullptr;
+    const Array floats{nullptr, elements_, MV_F32}, bytes{nullptr, place != nullptr ? (mine_.size() + 3) / 4 : 0, MV_F32};
+    for (const auto& [buffers, like] : {std::pair(&residual_, floats), std::pair(&values_, floats), std::pair(&encoded_, bytes)}) {
+      if (buffers == &encoded_ && !encoded_.empty() && encoded_.places().front() != place) encoded_ = {};
+      if (auto status = buffers->settle({like}, {place}); !status.ok()) return status;
+    }
+    given_ = std::move(given).value();
+    return {};
+  }
+
+  tensor::Device* device() const { return values_.places().front(); }
+  static float* floats_of(const Buffers& buffers) { return reinterpret_cast<float*>(buffers.arrays().front().data); }
+
+  // ---- on the host
+
+  base::Status encode_here(Arrays gradients) {
+    const auto staging = api::stage_arrays(gradients, peers_.find_device());
+    if (!staging.ok()) return staging.status();
+    float* to = floats_of(values_);
+    for_each_element(gradients, [&](auto& value) { *to++ = static_cast<float>(value); });
+    codec_->encode(floats_of(values_), floats_of(residual_), elements_, mine_.data());
+    return {};
+  }
+
+  base::Status take_here(Arrays gradients) {
+    const std::span<float> values(floats_of(values_), elements_);
+    std::ranges::fill(values, 0.0F);
+    for (uint64_t rank = 0; rank < peers_.size(); ++rank) codec_->decode_add(of_rank(rank).data(), values.data(), elements_);
+    for (float& value : values) value /= static_cast<float>(contributed_);
+    const auto staging = api::stage_arrays(gradients, peers_.find_device());
+    if (!staging.ok()) return staging.status();
+    size_t at = 0;
+    for_each_element(gradients, [&]<typename T>(T& value) { value = static_cast<T>(values[at++]); });
+    return staging.value() != nullptr ? staging.value()->finish() : base::Status();
+  }
+
+  // ---- on a device
+
+  base::Status encode_there(const Arrays& gradients) {
+    tensor::Device& there = *device();
+    float* to = floats_of(values_);
+    for (const Array& gradient : gradients) {
+      if (auto status = there.cast(MV_F32, to, gradient.dtype, gradient.data, gradient.count); !status.ok()) return status;
+      to += gradient.count;
+    }
+    std::byte* const out = encoded_.arrays().front().data;
+    if (auto status = codec::codecs_of(there).encode(*codec_, floats_of(values_), floats_of(residual_), elements_, out); !status.ok()) return status;
+    return there.to_host(mine_.data(), out, mine_.size());
+  }
+
+  base::Status take_there(const Arrays& gradients) {
+    tensor::Device& there = *device();
+    float* values = floats_of(values_);
+    if (auto status = values_.fill_zero(); !status.ok()) return status;
+    std::byte* const in = encoded_.arrays().front().data;
+    for (uint64_t rank = 0; rank < peers_.size(); ++rank) {
+      if (auto status = there.from_host(in, of_rank(rank).data(), mine_.size()); !status.ok()) return status;
+      if (auto status = codec::codecs_of(there).decode(*codec_, in, values, elements_, true); !status.ok()) return status;
+    }
+    if (auto status = there.divide(MV_F32, values, contributed_, elements_); !status.ok()) return status;
+    for (const Array& gradient : gradients) {
+      if (auto status = there.cast(gradient.dtype, gradient.data, MV_F32, values, gradient.count); !status.ok()) return status;
+      values += gradient.count;
+    }
+    return there.wait();
   }
 
   /// Counts the ranks that contribute to this step. Draining ranks take part, as in every all-reduce, and so learn of
@@ -53,21 +118,18 @@ class CodecCompressor final : public Compressor {
   }
   Arrays marker() { return {{reinterpret_cast<std::byte*>(&marker_), 1, MV_U8}}; }
 
-  base::Status add_all() {
-    std::fill(values_.begin(), values_.end(), 0.0F);
-    for (uint64_t rank = 0; rank < peers_.size(); ++rank) {
-      const std::span<const std::byte> encoded(all_.data() + rank * mine_.size(), mine_.size());
-      if (auto status = codec_->check(encoded, values_.size()); !status.ok()) return status;
-      codec_->decode_add(encoded.data(), values_.data(), values_.size());
-    }
-    for (float& value : values_) value /= static_cast<float>(contributed_);
+  std::span<const std::byte> of_rank(uint64_t rank) const { return {all_.data() + rank * mine_.size(), mine_.size()}; }
+
+  base::Status check_all() const {
+    for (uint64_t rank = 0; rank < peers_.size(); ++rank)
+      if (auto status = codec_->check(of_rank(rank), elements_); !status.ok()) return status;
     return {};
   }
 
   base::Status drain(base::Nanos timeout) override {
     const auto nothing = [&] {
-      std::vector<float> zeros(values_.size());
-      codec_->encode(zeros.data(), std::vector<float>(values_.size()).data(), zeros.size(), mine_.data());
+      std::vector<float> zeros(elements_);
+      codec_->encode(zeros.data(), std::vector<float>(elements_).data(), zeros.size(), mine_.data());
       return base::Status();
     };
     return peers_.carry_out("mv_compressed_finish", {nothing, [&] { return answer(); }}, timeout);
@@ -94,7 +156,10 @@ class CodecCompressor final : public Compressor {
   }
 
   const codec::CodecRef codec_;
-  std::vector<float> residual_, values_;
+  Places given_;  ///< of the gradients
+  uint64_t elements_ = 0;
+  Buffers residual_, values_;  ///< on the gradients' device, if they are on one that has the codec
+  Buffers encoded_;            ///< there: the bytes of one rank
   std::vector<std::byte> mine_, all_;
   uint8_t marker_ = 0;
   uint64_t contributed_ = 0;

@@ -126,6 +126,7 @@ base::Status LocalSgd::drain() {
   };
   const auto take = [&](const Arrays&) {
     if (drains_exchange_) step_outside(part(next_++), After::kFollow);
+    return base::Status();
   };
   return peers_.drain(fill, take);
 }
@@ -142,16 +143,17 @@ base::Status LocalSgd::meet() {
   return peers_.allreduce(moved_.arrays(), math::Reduction::kAverage, draining);
 }
 
-void LocalSgd::have_met() {
+base::Status LocalSgd::have_met() {
   const auto& all = peers_.numbers();
   const auto most = static_cast<Since>(*std::max_element(all.begin(), all.end()));
   if (most == Since::kMoved) step_outside({parameters_, outer_.arrays(), velocity_.arrays(), moved_.arrays()}, After::kReplace);
   if (most == Since::kStepped) for_each_element(parameters_, []<typename T>(T& p, T& outer) { p = outer; }, outer_.arrays());
   if (most == Since::kNothing) {
     for_each_element(parameters_, []<typename T>(T& p, T& outer) { outer = p; }, outer_.arrays());
-    velocity_.fill_zero();
+    if (auto status = velocity_.fill_zero(); !status.ok()) return status;
   }
   step_ = since_exchange_ = overlapped_until_ = 0;
+  return {};
 }
 
 base::Status LocalSgd::synchronize(const Arrays& parameters, base::Nanos timeout) {
@@ -165,13 +167,11 @@ base::Status LocalSgd::synchronize(const Arrays& parameters, base::Nanos timeout
     for_each_element(parameters_, move, outer_.arrays(), moved_.arrays());
     return base::Status();
   };
-  const auto finish = [&] {
-    have_met();
-    return base::Status();
-  };
   return peers_.carry_out(
       "mv_local_sgd_synchronize",
-      {[&] { return finish_overlapped(); }, [&] { return drain(); }, compare, gather_all, [&] { return meet(); }, finish}, timeout);
+      {[&] { return finish_overlapped(); }, [&] { return drain(); }, compare, gather_all, [&] { return meet(); },
+       [&] { return have_met(); }},
+      timeout);
 }
 
 }  // namespace mv::distlearn

@@ -51,7 +51,7 @@ class LocalSgd {
   base::Status drain();
   enum class Since : int64_t;
   base::Status meet();
-  void have_met();
+  base::Status have_met();
 
   Peers peers_;
   const LocalSettings settings_;

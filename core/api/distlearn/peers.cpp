@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "api/group/stage.hpp"
 #include "base/log.hpp"
 
 namespace mv::distlearn {
@@ -16,6 +17,13 @@ Peers::Peers(api::Node& node, api::GroupRef group) : node_(node), group_(std::mo
 }
 
 Peers::~Peers() { withdraw(); }
+
+base::Result<Places> Peers::places_of(const Arrays& arrays, const Places& places) const {
+  auto found = distlearn::places_of(arrays, find_device());
+  if (found.ok() && is_interrupted() && found.value() != places)
+    return base::Status(MV_ESTATE, "a signal interrupted a call, which is still unfinished: repeat it with the arrays that it had");
+  return found;
+}
 
 void Peers::withdraw() {
   for (api::CallRef* call : {&pending_, &background_}) {
@@ -43,9 +51,23 @@ base::Status Peers::run(Operation operation) {
   api::CallOptions options;
   options.timeout = timeout_;
   options.keep_on_interrupt = true;
-  api::Started started = group_->run(std::move(operation), options);
+  api::Started started = start(std::move(operation), options);
   if (started.status.code() == MV_EINTR) pending_ = std::move(started.call);
   return std::move(started.status);
+}
+
+/// By copies of the arrays that are on devices, unless the group takes these.
+api::Started Peers::start(Operation operation, const api::CallOptions& options) {
+  std::shared_ptr<api::Staging> staging;
+  if (!group_->takes_devices(operation)) {
+    auto staged = api::stage_operation(operation, rank_, size_, find_device());
+    if (!staged.ok()) {
+      group_->give_up(staged.status());  // the others wait for this rank
+      return {staged.status(), nullptr};
+    }
+    staging = std::move(staged).value();
+  }
+  return api::run_staged(node_, staging, options, [&](const api::CallOptions& how) { return group_->run(std::move(operation), how); });
 }
 
 base::Status Peers::allreduce(const Arrays& arrays, math::Reduction reduction, bool draining) {
@@ -105,7 +127,12 @@ base::Status Peers::drain_once(const Fill& fill, bool* finished) {
     const auto next = group_->drain(options);
     if (!next.ok()) return next.status();
     reduction = next.value().reduction;
-    draining_ = fill ? fill(next.value()) : Arrays();
+    auto filled = fill ? fill(next.value()) : Arrays();
+    if (!filled.ok()) {
+      group_->give_up(filled.status());  // the others wait for this rank
+      return filled.status();
+    }
+    draining_ = std::move(filled).value();
     *finished = next.value().finished;
     if (*finished) return {};
     if (draining_.empty()) draining_ = neutral(next.value());
@@ -116,7 +143,8 @@ base::Status Peers::drain_once(const Fill& fill, bool* finished) {
 base::Status Peers::drain(const Fill& fill, const Take& take) {
   for (bool finished = false;;) {
     if (auto status = drain_once(fill, &finished); !status.ok() || finished) return status;
-    if (take) take(draining_);
+    if (!take) continue;
+    if (auto status = take(draining_); !status.ok()) return status;
   }
 }
 
@@ -131,7 +159,7 @@ base::Status Peers::start_allreduce(const Arrays& arrays, math::Reduction reduct
   api::CallOptions options;
   options.mode = api::Mode::kAsync;
   options.timeout = timeout_;
-  api::Started started = group_->run(std::move(operation), options);
+  api::Started started = start(std::move(operation), options);
   background_ = std::move(started.call);
   return std::move(started.status);
 }

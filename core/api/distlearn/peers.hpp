@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "api/distlearn/arrays.hpp"
+#include "api/distlearn/places.hpp"
 #include "api/distlearn/stages.hpp"
 #include "api/group/group.hpp"
 #include "api/node/node.hpp"
@@ -46,7 +47,11 @@ class Peers {
   /// What the arrays of the next calls are: see collective::Operation::label. Draining ranks have none.
   void set_label(uint32_t label) { label_ = label; }
 
-  // For a stage that does nothing else: after an interruption the stage runs again.
+  /// Where the arrays of a call are. MV_ESTATE if it repeats an interrupted one whose arrays were in other `places`.
+  base::Result<Places> places_of(const Arrays& arrays, const Places& places) const;
+  const api::FindDevice& find_device() const { return node_.devices().find; }
+
+  // For a stage that does nothing else: after an interruption the stage runs again. Arrays may be on devices.
 
   /// Sums in place, or averages over the contributors; contributors() has their number.
   base::Status allreduce(const Arrays& arrays, math::Reduction reduction, bool draining = false);
@@ -58,9 +63,9 @@ class Peers {
 
   /// Returns a draining rank's part in an operation of the others: arrays of the same shape, or
   /// none for neutral values.
-  using Fill = std::function<Arrays(const collective::Shape&)>;
+  using Fill = std::function<base::Result<Arrays>(const collective::Shape&)>;
   /// Receives the result.
-  using Take = std::function<void(const Arrays&)>;
+  using Take = std::function<base::Status(const Arrays&)>;
   /// Takes part in the others' all-reduces, without counting as a contributor, until no rank makes any more. `fill` is
   /// also called then, with Shape::finished.
   base::Status drain(const Fill& fill, const Take& take);
@@ -81,6 +86,7 @@ class Peers {
 
  private:
   base::Status run(collective::Operation operation);
+  api::Started start(collective::Operation operation, const api::CallOptions& options);
   base::Status wait(api::CallRef& call);
   Arrays neutral(const collective::Shape& shape);
 

@@ -336,12 +336,38 @@ base::Status GossipNode::average(void* data, uint64_t count, mv_dtype dtype) {
   if (auto status = result_ ? check_own() : base::Status(); !status.ok()) return status;
   const auto number = next_part(count, dtype);
   if (!number.ok()) return number.status();
+  const auto device = find_device_ && count > 0 ? find_device_(data) : base::Result<tensor::Device*>(nullptr);
+  if (!device.ok()) return device.status();
+  const bool is_there = device.value() != nullptr && tensor::is_floating(dtype) && !outer_;
+  if (is_there) {
+    const auto squares = average_there(*device.value(), number.value(), data, count, dtype);
+    if (squares.ok()) {
+      take_part(dtype);
+      note_disagreement(squares.value(), count);
+      return {};
+    }
+    if (squares.status().code() != MV_ENOMEM) return squares.status();
+  }
   Staging staging;
   const auto here = staging.stage(static_cast<const std::byte*>(data), tensor::dtype_bytes(dtype) * count, Staging::Use::kBoth, find_device_);
   if (!here.ok()) return here.status();
   take_part(dtype);
   note_disagreement(average_part(number.value(), here.value(), count, dtype), count);
   return staging.finish();
+}
+
+/// Copies what was fetched to the device, and averages there.
+base::Result<double> GossipNode::average_there(tensor::Device& device, size_t number, void* data, uint64_t count, mv_dtype dtype) const {
+  const size_t bytes = tensor::dtype_bytes(dtype) * count;
+  const bool approaches = config_.exchange == gossip::Exchange::kSymmetric || alone_;
+  const auto peer = device.allocate(bytes, tensor::Allocator::Content::kAnything);
+  if (!peer.ok()) return peer.status();
+  const auto base = approaches ? device.allocate(bytes, tensor::Allocator::Content::kAnything) : peer;
+  if (!base.ok()) return base.status();
+  if (auto status = device.from_host(peer.value()->data(), peer_part(number), bytes); !status.ok()) return status;
+  if (!approaches) return device.mix(dtype, data, peer.value()->data(), nullptr, count, factor_);
+  if (auto status = device.from_host(base.value()->data(), own_part(number), bytes); !status.ok()) return status;
+  return device.mix(dtype, data, peer.value()->data(), base.value()->data(), count, factor_);
 }
 
 /// Adds up the squared differences. With the last array the disagreement is known.

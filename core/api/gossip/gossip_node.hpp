@@ -88,6 +88,7 @@ class GossipNode final : private transport::Flusher {
   const std::byte* own_part(size_t number) const { return own_->own_values(own_version_) + own_starts_[number]; }
   const std::byte* peer_part(size_t number) const { return alone_ ? own_part(number) : engine_->receive_buffer().part(number).data(); }
   double average_part(size_t number, std::byte* data, uint64_t count, mv_dtype dtype);
+  base::Result<double> average_there(tensor::Device& device, size_t number, void* data, uint64_t count, mv_dtype dtype) const;
   void note_disagreement(double squares, uint64_t count);
   void flush() override;
   void rearm();

@@ -49,6 +49,7 @@ class MemberNode final : public Node {
   Started load_checkpoint(const std::string& path, const CallOptions& options) override;
 
   void set_devices(Devices devices) override { calls_.set_devices(std::move(devices)); }
+  const Devices& devices() const override { return calls_.devices(); }
   base::Result<GroupRef> open_group(std::vector<int64_t> workers, const CallOptions& options) override;
   base::Result<GroupRef> join_group(const std::string& name, const CallOptions& options) override;
   std::unique_ptr<Channel> open_channel(const std::string& name) override;

@@ -193,6 +193,7 @@ class Node {
 
   /// Lets the node's groups use this process's devices. Before the first call.
   virtual void set_devices(Devices) {}
+  virtual const Devices& devices() const = 0;
   /// Opens a group of these workers, by their ids in any order; collective among them. Empty: all workers.
   virtual base::Result<GroupRef> open_group(std::vector<int64_t> workers, const CallOptions& options) = 0;
   /// Joins a group of other workers that grows by this name. Blocking only.

@@ -4,7 +4,7 @@ namespace mv::api {
 
 base::Result<std::byte*> Staging::stage(const std::byte* memory, size_t bytes, Use use, const FindDevice& find) {
   auto* const own = const_cast<std::byte*>(memory);
-  if (memory == nullptr || bytes == 0 || use == Use::kNone) return own;
+  if (memory == nullptr || bytes == 0 || use == Use::kNone || !find) return own;
   const auto device = find(memory);
   if (!device.ok()) return device.status();
   if (device.value() == nullptr) return own;

@@ -18,7 +18,7 @@ class Staging {
 
   /// The copy of an array on a device.
   base::Result<std::byte*> stage(const std::byte* memory, size_t bytes, Use use, tensor::Device& device);
-  /// The copy of an array, or the array itself if it is not on a device, or not used.
+  /// The copy of an array, or the array itself if it is not on a device, or not used. Without `find` there are no devices.
   base::Result<std::byte*> stage(const std::byte* memory, size_t bytes, Use use, const FindDevice& find);
   bool has_copies() const { return !copies_.empty(); }
 

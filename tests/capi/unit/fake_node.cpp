@@ -102,6 +102,7 @@ class Node final : public api::Node {
     ++seen.shutdowns;
     return script.shutdown ? script.shutdown() : base::Status();
   }
+  const api::Devices& devices() const override { return devices_; }
   base::Status why_never_drain() override { return {}; }
   base::Status drain(base::Nanos) override { return {}; }
   base::Status resize(uint32_t, base::Nanos) override { return {}; }
@@ -203,6 +204,7 @@ class Node final : public api::Node {
 
  private:
   const runtime::Settings settings_;
+  const api::Devices devices_;
   runtime::Identity identity_;
 };
 

@@ -1,0 +1,101 @@
+#pragma once
+// Kernels that average models: gossip's means, elastic averaging, and the products of PowerSGD that fuse with other work.
+
+#include "device/bodies.hpp"
+#include "device/update_bodies.hpp"
+
+namespace mv::device {
+
+/// math/average.hpp: average_bytes(), or with a base approach_bytes().
+template <typename T, bool kHasBase>
+struct Mix {
+  using C = Computed<T>;
+  static constexpr uint32_t kAtOnce = kFew<T>;
+  mv_device_mix work;
+
+  MV_BOTH C theirs(uint64_t i) const { return get(static_cast<const T*>(work.src), i); }
+  MV_BOTH C own(uint64_t i) const { return get(static_cast<const T*>(kHasBase ? work.base : work.dst), i); }
+  MV_BOTH C mixed(C peer, C from, uint64_t i) const {
+    const C part = static_cast<C>(work.factor);
+    if constexpr (!kHasBase) {
+      return part * peer + static_cast<C>(1 - work.factor) * from;
+    } else {
+      const C mine = get(static_cast<const T*>(work.dst), i), apart = peer - from, half = static_cast<C>(0.5);
+      if (!std::isinf(apart) || std::is_same_v<T, math::Half<MV_F16>>) return mine + part * apart;
+      const C half_way = part * (peer * half - from * half);
+      return mine + half_way + half_way;
+    }
+  }
+  MV_BOTH C make(uint64_t i) const { return mixed(theirs(i), own(i), i); }
+  MV_BOTH void put(uint64_t i, C made) const { device::put(static_cast<T*>(work.dst), i, made); }
+};
+/// Mix, and the squared distance of the two models in each tile. Term k is that of every 256th element, from the kth one on.
+template <typename T, bool kHasBase>
+struct MixMeasured {
+  static constexpr uint32_t kSteps = 3, kAtOnce = 4;
+  using Shared = Tree::Shared;
+  Mix<T, kHasBase> mix;
+  uint64_t tiles() const { return parts(mix.work.count, kTile); }
+  template <uint32_t kStep>
+  MV_BOTH void step(uint64_t tile, uint32_t lane, uint32_t lanes, Shared& shared) const {
+    Tree::step<kStep>(shared, mix.work.squares + tile * 2, lane, lanes, [&](uint32_t k, double* sums) {
+      const uint64_t end = least((tile + 1) * kTile, mix.work.count);
+      uint64_t i = tile * kTile + k;
+      for (; i + (kAtOnce - 1) * Tree::kTerms < end; i += kAtOnce * Tree::kTerms) some<kAtOnce>(i, sums);
+      for (; i < end; i += Tree::kTerms) some<1>(i, sums);
+    });
+  }
+
+ private:
+  template <uint32_t kCount>
+  MV_BOTH void some(uint64_t first, double* sums) const {
+    Computed<T> peer[kCount], from[kCount], made[kCount];
+    MV_UNROLL
+    for (uint32_t k = 0; k < kCount; ++k) {
+      const uint64_t i = first + k * Tree::kTerms;
+      peer[k] = mix.theirs(i);
+      from[k] = mix.own(i);
+      made[k] = mix.mixed(peer[k], from[k], i);
+    }
+    MV_UNROLL
+    for (uint32_t k = 0; k < kCount; ++k) {
+      const double apart = static_cast<double>(peer[k]) - static_cast<double>(from[k]);
+      sums[0] += apart * apart;
+      mix.put(first + k * Tree::kTerms, made[k]);
+    }
+  }
+};
+
+template <typename T>
+struct Elastic {
+  using C = Computed<T>;
+  struct Made {
+    C value, difference;
+  };
+  static constexpr uint32_t kAtOnce = kFew<T>;
+  mv_device_elastic work;
+  MV_BOTH Made make(uint64_t i) const {
+    const C value = get(static_cast<const T*>(work.values), i);
+    const C difference = (value - static_cast<const C*>(work.center)[i]) * static_cast<C>(work.alpha);
+    return {value - difference, difference};
+  }
+  MV_BOTH void put(uint64_t i, Made made) const {
+    device::put(static_cast<T*>(work.values), i, made.value);
+    static_cast<C*>(work.difference)[i] = made.difference;
+  }
+};
+
+template <typename T>
+struct Expand {
+  static constexpr uint32_t kAtOnce = kFew<T>;
+  mv_device_expand work;
+  MV_BOTH float make(uint64_t i) const {
+    const uint64_t row = divided(i, work.cols), col = i - row * work.cols;
+    float sum = 0;
+    for (uint64_t k = 0; k < work.rank; ++k) sum += work.p[row * work.rank + k] * work.q[col * work.rank + k];
+    return work.from != nullptr ? work.from[i] - sum : sum;
+  }
+  MV_BOTH void put(uint64_t i, float value) const { put_as(static_cast<T*>(work.out), i, value); }
+};
+
+}  // namespace mv::device

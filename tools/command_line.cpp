@@ -321,7 +321,10 @@ void describe_trace(CLI::App& trace, TraceOptions& options) {
   CLI::Option* http = add_http(trace, options.http);
   describe_cluster(trace, options.cluster, false, {http});
   trace.add_option("-o,--output", options.output, "The file to write (default: standard output)")->type_name("FILE");
-  trace.add_option("--seconds", options.seconds, "Only the last N seconds (default: all kept events)")->type_name("N")->check(CLI::PositiveNumber);
+  trace.add_option("--seconds", options.seconds, "Only the last N seconds (default: all kept events)")->type_name("N")->check([](const std::string& word) {
+    double seconds = 0;
+    return CLI::detail::lexical_cast(word, seconds) && seconds > 0 ? std::string() : word + " is not a number of seconds above 0";
+  });
   trace.add_flag("--explain", options.explain, "Print where the workers' time goes, and what to do; a file only with -o");
   trace.footer(kTraceFooter);
 }

@@ -30,6 +30,24 @@ httplib::Client make_client(const std::string& url) {
 
 }  // namespace
 
+std::string what_failed(int error) {
+  switch (static_cast<httplib::Error>(error)) {
+    case httplib::Error::Connection:
+      return "nothing answers there, or its name is unknown";
+    case httplib::Error::ConnectionTimeout:
+      return "no connection in time";
+    case httplib::Error::Read:
+    case httplib::Error::Write:
+      return "the connection ended, or there was no answer in time";
+    case httplib::Error::SSLConnection:
+      return "no TLS connection: see what TLS it wants";
+    case httplib::Error::SSLServerVerification:
+      return "its certificate is not valid here";
+    default:
+      return httplib::to_string(static_cast<httplib::Error>(error));
+  }
+}
+
 std::string fetch(const std::string& where, const std::string& path) {
   constexpr time_t kPatience = 10;  // seconds
   const bool only_port = !where.empty() && where.find_first_not_of("0123456789") == std::string::npos;
@@ -39,7 +57,7 @@ std::string fetch(const std::string& where, const std::string& path) {
   client.set_connection_timeout(kPatience);
   client.set_read_timeout(kPatience);
   const httplib::Result answer = client.Get(path.c_str());
-  if (!answer) throw std::runtime_error(fmt::format("{}{}: {}", url, path, httplib::to_string(answer.error())));
+  if (!answer) throw std::runtime_error(fmt::format("{}{}: {}", url, path, what_failed(static_cast<int>(answer.error()))));
   if (answer->status != 200) throw std::runtime_error(fmt::format("{}{}: {} {}", url, path, answer->status, answer->body));
   return answer->body;
 }

@@ -1,6 +1,8 @@
 // The `polyverso` command. It uses the library as anybody else does: through its public header.
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -8,6 +10,7 @@
 
 #include <fmt/core.h>
 
+#include "base/standard_descriptors.hpp"
 #include "command_line.hpp"
 #include "run/guard.hpp"
 #include "run/launcher.hpp"
@@ -42,13 +45,21 @@ int run(const CommandLine& line) {
   }
 }
 
+/// The status of a command whose output has been written, or that of one whose output is lost, as on a full disk.
+int written(int status) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  fmt::print(stderr, "polyverso: can't write the output: {}\n", std::strerror(errno));
+  return status == 0 ? 1 : status;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  mv::base::fill_standard_descriptors();
   if (argc > 1 && std::string_view(argv[1]) == kExecWord) return run_armed(argc, argv);
   if (argc > 1 && std::string_view(argv[1]) == kGuardWord) return run_guard();
   try {
-    return run(read_command_line({argv + 1, argv + argc}));
+    return written(run(read_command_line({argv + 1, argv + argc})));
   } catch (const UsageError& error) {
     fmt::print(stderr, "polyverso: {}\n", error.text);
     return 2;

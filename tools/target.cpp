@@ -30,7 +30,8 @@ std::vector<RunEntry> chosen_runs(const std::string& command, pid_t pid, bool on
   if (pid != 0) std::erase_if(runs, [&](const RunEntry& run) { return run.pid != pid; });
   if (runs.empty() && pid != 0) throw UsageError{fmt::format("{}: none of your runs (`polyverso run`) on this machine has the process id {}", command, pid)};
   if (runs.empty())
-    throw UsageError{command + ": you have no run (`polyverso run`) on this machine; name a cluster with --master HOST:PORT, POLYVERSO_MASTER or POLYVERSO_KEEPER"};
+    throw UsageError{command + (command == kJoinCommand ? ": you have no run (`polyverso run`) on this machine that workers could join; start them where the run is, or without `polyverso run`, with POLYVERSO_MASTER"
+                                                 : ": you have no run (`polyverso run`) on this machine; name a cluster with --master HOST:PORT, POLYVERSO_MASTER or POLYVERSO_KEEPER")};
   if (runs.size() > 1 && one) {
     std::string names;
     for (const RunEntry& run : runs) names += "\n  " + heading_of(run);

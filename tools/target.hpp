@@ -22,6 +22,9 @@ struct Target {
   bool is_run = false;  ///< of this machine: the settings name its rank 0
 };
 
+/// The command for workers that join a run.
+inline constexpr const char* kJoinCommand = "run --join";
+
 /// A value for a settings text, whatever is in it.
 std::string in_quotes(const std::string& value);
 

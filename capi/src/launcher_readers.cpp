@@ -24,9 +24,8 @@ std::string_view last_name(std::string_view path) { return path.substr(path.rfin
 
 base::Status lacks(const char* launcher, const std::string& given, const char* lacking) {
   return base::error(MV_EINVAL,
-                     "{} is set, but {} is not: this looks like {}, but does not give this process's rank; set the "
-                     "rest, or POLYVERSO_NODES, "
-                     "POLYVERSO_RANK and POLYVERSO_MASTER, or POLYVERSO_LAUNCHER=none for a cluster of one",
+                     "{} is set, but {} is not: this looks like {}, but is only a part of what it gives a process; set the rest, or "
+                     "POLYVERSO_NODES, POLYVERSO_RANK and POLYVERSO_MASTER, or POLYVERSO_LAUNCHER=none for a cluster of one",
                      given, lacking, launcher);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/log.hpp"
 #include "base/shared_memory.hpp"
+#include "base/standard_descriptors.hpp"
 #include "device/known_block.hpp"
 #include "transport/inproc/inproc.hpp"
 
@@ -32,8 +33,13 @@ std::atomic<State*> next_life{nullptr};  // in a forked child that has not calle
 std::atomic<State*> last_life{nullptr};  // in a forked child: the parent's, kept reachable
 std::atomic<bool> forked{false};
 
+State* make_first() {
+  base::fill_standard_descriptors();
+  return new (first_life) State();
+}
+
 State* begin_first_life() {
-  static State* const kState = new (first_life) State();
+  static State* const kState = make_first();
   State* expected = nullptr;
   if (!forked.load(std::memory_order_acquire))
     life.compare_exchange_strong(expected, kState, std::memory_order_acq_rel);

@@ -43,6 +43,8 @@ def polyverso(*words):
         (["dashboard", "1", "--gossip", "nodes.yaml"], "--gossip excludes run"),
         (["trace", "--http", "1", "--master", "host:1"], "--http excludes --master"),
         (["export", "1", "--otlp", "http://host:1", "--http", "1"], "--http excludes run"),
+        (["trace", "--seconds", "0"], "--seconds: 0 is not a number of seconds above 0"),
+        (["trace", "--seconds", "abc"], "--seconds: abc is not a number of seconds above 0"),
         (["doctor", "--", "python3"], "doctor: unexpected: -- python3"),
         (["run", "-n", "0", "--", "true"], '--workers: "0" is not a whole number in 1 .. 4096'),
         (["run", "-n", "two", "--", "true"], '--workers: "two" is not a whole number in 1 .. 4096'),
@@ -143,3 +145,10 @@ def test_help_says_what_is_true():
     assert "default: all your runs" in polyverso("status", "--help")[1]
     text = polyverso("checkpoint", "--help")[1]
     assert "polyverso checkpoint inspect" in text and "polyverso run" not in text
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["doctor"], ["status", "--help"]])
+def test_output_that_cannot_be_written_is_an_error(words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([COMMAND, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode != 0 and "can't write the output: No space left on device" in done.stderr

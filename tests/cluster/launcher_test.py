@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
@@ -203,6 +204,23 @@ def test_the_run_ends_when_nobody_reads_its_output(start):
     assert job.process.wait(5) == -signal.SIGPIPE
     job.process.stderr.close()
     job.wait_until_gone()
+
+
+def test_a_run_whose_output_cannot_be_written_goes_on_and_says_so(start, tmp_path):
+    with open("/dev/full", "w") as full:
+        job = start("run", "-n", "2", "--", "sh", "-c", f"echo lost; sleep 0.2; echo lost; echo done > {tmp_path}/$POLYVERSO_RANK", stdout=full)
+        status, _, err = job.finish()
+    assert status == 1 and sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+    assert err == "polyverso run: can't write to standard output: No space left on device; the run goes on, but its output is incomplete\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_descriptors_are_no_place_for_others(closed):
+    """libuv ends a process that closes one of its own with such a number."""
+    program = "import polyverso, os; n = polyverso.init(); os.write(2, b'text'); n.array(3).add([1, 2, 3]); n.shutdown()"
+    commands = (f'"{sys.executable}" -c "{program}" {closed}', f"{COMMAND} run -n 2 -- true {closed}", f"{COMMAND} status 1 {closed}")
+    for command, status in zip(commands, (0, 0, 2)):
+        assert subprocess.run(["sh", "-c", command], timeout=60).returncode == status, command
 
 
 class Terminal:

@@ -47,7 +47,7 @@ class Collector {
   /// What went wrong; empty: nothing.
   std::string send(const Json& request) {
     const httplib::Result answer = client_->Post(path_, headers_, request.dump(-1, ' ', false, Json::error_handler_t::replace), "application/json");
-    if (!answer) return fmt::format("{}: {}", url_, httplib::to_string(answer.error()));
+    if (!answer) return fmt::format("{}: {}", url_, what_failed(static_cast<int>(answer.error())));
     if (answer->status / 100 != 2) return fmt::format("{}: {} {}", url_, answer->status, answer->body.substr(0, 300));
     return "";
   }

@@ -45,7 +45,9 @@ Child::Child(uv_loop_t* loop, Process process, int color, Output& output, Events
   }
 }
 
-std::string Child::who() const { return fmt::format("{} (pid {}, rank {})", process_.name, pid(), process_.rank); }
+std::string Child::who() const {
+  return process_.rank < 0 ? fmt::format("{} (pid {})", process_.name, pid()) : fmt::format("{} (pid {}, rank {})", process_.name, pid(), process_.rank);
+}
 
 // Real pipes: libuv would make sockets, which a program can't open again as /dev/stdout.
 int Child::open_streams(std::array<int, 2>& write_ends) {

@@ -199,7 +199,7 @@ int Launcher::conclude() {
     ::signal(interrupted_by_, SIG_DFL);
     raise(interrupted_by_);
   }
-  if (failed_.empty() || (options_.outlives_servers && !workers_failed())) return 0;
+  if (failed_.empty() || (options_.outlives_servers && !workers_failed())) return output_.has_lost() ? 1 : 0;
   const std::vector<const Child*> causes = failed_.unexplained();
   if (!was_told(*causes.front())) output_.say(describe(causes));
   return causes.front()->ending()->exit_status();

@@ -167,7 +167,7 @@ void Launcher::tell_guard(char sign, pid_t group) {
 /// Workers that join another run. They have no part in its end, and it has none in theirs. While that run's cluster is forming, they would take the
 /// places of its first processes.
 void Launcher::start_joining() {
-  const RunEntry run = chosen_runs("run --join", *options_.joins, true).front();
+  const RunEntry run = chosen_runs(kJoinCommand, *options_.joins, true).front();
   const std::string settings = fmt::format("master={} secret={}", in_quotes(run.address), in_quotes(run.secret));
   const auto until = std::chrono::steady_clock::now() + kFormingAtMost;
   std::string status;
@@ -175,9 +175,8 @@ void Launcher::start_joining() {
   while (whole_text(ask, status) == MV_OK && nlohmann::json::parse(status).value("joining", false) && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(kLookAgain);
   Meeting meeting{run.address, run.secret, "", "", run.nodes, run.replicas};
-  for (Process& process : plan_joining(options_, meeting)) {
-    const int color = process.rank;
-    if (start_error_ = start(std::move(process), color, {}); start_error_ == 0) continue;
+  for (int color = 0; Process& process : plan_joining(options_, meeting)) {
+    if (start_error_ = start(std::move(process), color++, {}); start_error_ == 0) continue;
     return end_rest();
   }
 }

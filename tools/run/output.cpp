@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -83,11 +84,21 @@ void Output::flush(Channel channel) {
     } else if (errno == EAGAIN) {
       pollfd ready{to.fd, POLLOUT, 0};
       poll(&ready, 1, -1);
-    } else if (errno != EINTR) {
+    } else if (errno == EPIPE) {
       to.broken = true;
+    } else if (errno != EINTR) {
+      const int error = errno;
+      pending_.clear();
+      return lose(channel, error);
     }
   }
   pending_.clear();
+}
+
+void Output::lose(Channel channel, int error) {
+  if (std::exchange(has_lost_, true)) return;
+  say(fmt::format("can't write to standard {}: {}; the run goes on, but its output is incomplete", channel == Channel::kOut ? "output" : "error",
+                  std::strerror(error)));
 }
 
 }  // namespace mv::tools

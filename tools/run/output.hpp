@@ -88,6 +88,8 @@ class Output {
 
   /// Nobody reads a channel any more (EPIPE).
   bool broken() const { return out_.broken || err_.broken; }
+  /// Whether something could not be written, for another reason, such as a full disk. What comes later is tried again.
+  bool has_lost() const { return has_lost_; }
 
  private:
   struct Sink {
@@ -97,10 +99,12 @@ class Output {
   };
 
   Sink& sink(Channel channel) { return channel == Channel::kOut ? out_ : err_; }
+  void lose(Channel channel, int error);
   void append(Channel channel, std::string_view prefix, std::string_view text, char end);
   void flush(Channel channel);
 
   Sink out_, err_;
+  bool has_lost_ = false;
   std::string pending_;          ///< for one write
   bool progress_shown_ = false;  ///< the terminal's last line is a progress line, the cursor at its beginning
 };

@@ -170,7 +170,8 @@ std::vector<Process> plan_joining(const RunOptions& options, const Meeting& meet
     if (options.metrics >= 0) environment[variable("metrics")] = std::to_string(options.metrics > 0 ? options.metrics + number : 0);
     process.environment = flat(environment);
     process.label = fmt::format("+{}", number);
-    process.name = fmt::format("added worker {}", number);
+    process.name = options.workers > 1 ? fmt::format("added worker +{}", number) : "added worker";
+    process.rank = -1;  // the cluster gives it
     processes.push_back(std::move(process));
   }
   return processes;

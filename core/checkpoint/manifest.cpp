@@ -1,8 +1,10 @@
 #include "checkpoint/manifest.hpp"
 
 #include <algorithm>
+#include <span>
 #include <unordered_set>
 
+#include "checkpoint/checksum.hpp"
 #include "checkpoint/json.hpp"
 #include "shard/updater/updater.hpp"
 
@@ -117,6 +119,27 @@ base::Result<TableEntry> read_table(const JsonValue& json) {
   return table;
 }
 
+namespace {
+
+constexpr std::string_view kEnd = "\n}\n", kChecksumKey = "checksum";
+
+/// The last field, which is the checksum of the text without it.
+std::string checksum_field(std::string_view rest) {
+  return fmt::format(",\n  \"{}\": \"{}\"", kChecksumKey, checksum_of(std::as_bytes(std::span(rest))));
+}
+
+/// Whether a text with a checksum is as it was written. Texts of earlier builds have none.
+bool is_unchanged(std::string_view text, const JsonValue& root) {
+  const size_t length = checksum_field("").size(), value = kChecksumLength + 1;  // with the quote at its end
+  const std::string_view body = text.ends_with(kEnd) ? text.substr(0, text.size() - kEnd.size()) : std::string_view();
+  const bool ends_with_one = body.size() >= length && body.substr(body.size() - value).starts_with("xxh3-");  // its key may be damaged
+  if (!ends_with_one) return !root.find(kChecksumKey);
+  const std::string rest = std::string(body.substr(0, body.size() - length)) + std::string(kEnd);
+  return body.substr(body.size() - length) == checksum_field(rest);
+}
+
+}  // namespace
+
 std::string to_json(const Manifest& manifest) {
   JsonWriter json(JsonWriter::Layout::kIndented);
   json.object([&] {
@@ -131,7 +154,8 @@ std::string to_json(const Manifest& manifest) {
       for (const TableEntry& table : manifest.tables) json.object([&] { write_table(json, table); });
     });
   });
-  return json.take() + "\n";
+  std::string text = json.take() + "\n";
+  return text.insert(text.size() - kEnd.size(), checksum_field(text));
 }
 
 base::Result<Manifest> parse_manifest(std::string_view text) {
@@ -142,6 +166,7 @@ base::Result<Manifest> parse_manifest(std::string_view text) {
   const auto format = root.find_count("format");
   if (!format) return wrong("has no format number");
   if (*format != kFormat) return wrong(fmt::format("has format {}; this build reads {}", *format, kFormat));
+  if (!is_unchanged(text, root)) return wrong("is damaged, or was edited: its checksum is that of another text");
   Manifest manifest;
   const auto number = root.find_count("number"), servers = root.find_count("servers");
   const auto time = root.find_integer("time");

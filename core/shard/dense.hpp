@@ -52,6 +52,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   void destroy() override;
 
   base::Result<std::unique_ptr<Snapshot>> snapshot(Scope scope) override;
+  bool has_snapshot() const override;
   base::Status restore(const Restored& rows) override;
   base::Status restore_states(const Restored& rows) override;
   void read_stored(uint64_t array, uint64_t first, uint64_t count, std::byte* out) override;

@@ -35,6 +35,11 @@ void DenseShard::before_get(const Stripe& stripe, Worker worker, uint64_t first,
   if (stripe.unread != nullptr) stripe.unread->set_got_aside(index_of(stripe), worker, first, count);
 }
 
+bool DenseShard::has_snapshot() const {
+  std::lock_guard lock(mutex_);
+  return snapshot_taken_;
+}
+
 base::Result<std::unique_ptr<Snapshot>> DenseShard::snapshot(Scope scope) {
   std::lock_guard lock(mutex_);
   if (snapshot_taken_) return base::error(MV_ESTATE, "table \"{}\" is already being saved", spec_.name);

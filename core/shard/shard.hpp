@@ -132,6 +132,8 @@ class Shard {
 
   /// The shard as it is now. Another thread can save it while the shard changes. One snapshot at a time.
   virtual base::Result<std::unique_ptr<Snapshot>> snapshot(Scope scope = Scope::kSaved) = 0;
+  /// Whether snapshot() would fail because there is one.
+  virtual bool has_snapshot() const { return false; }
   /// Restores rows of a snapshot, which can be from a cluster with another number of servers. Skips the rows of other
   /// servers. What workers got can only be restored into a new shard, after the values of the same rows. MV_EINVAL if
   /// the rows do not fit the table or its updater; throws std::bad_alloc.

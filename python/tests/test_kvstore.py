@@ -862,6 +862,19 @@ def test_named_parameters_have_factors_of_their_own(kv):
     kv.pushpull(0, zeros(), out=a)
 
 
+def test_states_are_saved_while_a_checkpoint_is(node, tmp_path):
+    with kvstore.create("dist_async") as kv:
+        shape = (1000, 1000)
+        kv.init("w", np.zeros(shape, np.float32))
+        kv.set_optimizer("mx.sgd learning_rate=1 momentum=0.5")
+        kv.push("w", np.ones(shape, np.float32))
+        for number in range(3):
+            saving = node.save_async(str(tmp_path / "run"))
+            kv.save_optimizer_states(str(tmp_path / "states"))
+            saving.wait()
+        kv.load_optimizer_states(str(tmp_path / "states"))
+
+
 def test_states_are_saved_and_loaded(kv, tmp_path):
     def train(store, steps):
         a = zeros()

@@ -131,6 +131,80 @@ def test_a_new_process_waits_for_the_place_of_a_server_that_is_draining(cluster)
         server.ends(seconds=10)
 
 
+SLOW = """
+node = pv.init()
+table = node.array(10, merge=True)
+say("up")
+for step in range(2):
+    wait_for_word()
+    table.add(np.ones(10))
+    table.get()
+    say("step", step)
+node.barrier()
+attempt(node.shutdown)
+"""
+
+
+def test_a_new_process_waits_as_long_as_the_drain_takes(cluster):
+    """Here a worker computes, and the drain waits for its part of a round: for more than twice the heartbeat's time-out."""
+    job = cluster(2, 2, heartbeat_timeout_ms=600)
+    nodes, servers = [job.python(rank, SLOW) for rank in range(2)], [job.server(number) for number in range(2)]
+    for node in nodes:
+        node.hear("up")
+    nodes[0].tell("go")  # it waits in the round
+    time.sleep(0.3)
+    servers[1].kill(signal.SIGTERM)
+    time.sleep(0.3)
+    fresh = job.server(1, log_level="info")
+    time.sleep(2.5)
+    nodes[1].tell("go")
+    for node in nodes:
+        node.hear("step 0")
+    ends_drained(servers[1])
+    fresh.hear("serving as server")
+    for node in nodes:
+        node.tell("go")
+    for node in nodes:
+        node.hear_attempt()
+        node.ends()
+    for server in (servers[0], fresh):
+        server.ends(seconds=10)
+
+
+LOADING = """
+node = pv.init()
+table = node.array(3_000_000, dtype="float64")
+table.add(np.ones(3_000_000))
+node.save({where!r})
+for _ in range(3):
+    say("up")
+    wait_for_word()
+    node.load({where!r})
+wait_for_word()
+say("wrong", int((table.get() != 1).sum()))
+attempt(node.shutdown)
+"""
+
+
+def test_a_drain_that_meets_the_load_of_a_checkpoint_ends(cluster, tmp_path):
+    job = cluster(1, 4, replicas=1)
+    node = job.python(0, LOADING.format(where=str(tmp_path / "saved")))
+    servers = [job.server(number) for number in range(4)]
+    for server, delay in zip(servers[1:], (0.02, 0.05, 0.08)):
+        node.hear("up", 30)
+        node.tell("go")
+        time.sleep(delay)
+        server.kill(signal.SIGTERM) if server is not servers[3] else None
+    for server in servers[1:3]:
+        ends_drained(server, 15)
+    node.tell("end")
+    assert node.hear("wrong", 30) == "wrong 0"
+    node.hear_attempt()
+    node.ends()
+    for server in (servers[0], servers[3]):
+        server.ends(seconds=10)
+
+
 def test_tables_go_back_to_a_server_that_was_replaced(cluster):
     """They are spread over all servers again, while they are in use, in each turn."""
     job = cluster(1, 3)

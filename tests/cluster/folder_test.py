@@ -1,5 +1,6 @@
 """keeper=file://: clusters whose processes meet by a name in a folder."""
 
+import os
 import signal
 import sys
 import time
@@ -160,6 +161,14 @@ def test_what_is_missing_is_an_error_and_never_a_cluster_of_one(named, settings,
     job = named(2)
     _, ending = job.python(0, JOIN, **settings).hear_attempt()
     assert ending != "ok" and told in ending, ending
+
+
+def test_a_name_that_is_no_file_is_an_error_and_nobody_waits_for_it(named, tmp_path):
+    job = named(2)
+    os.mkfifo(tmp_path / "job.polyverso")
+    for rank in (0, 1):
+        ending = job.python(0, JOIN, rank=rank, init_timeout_ms=2000).hear_attempt(10)[1]
+        assert "is not a regular file: remove it" in ending, ending
 
 
 def test_a_folder_that_is_missing_is_named(named, tmp_path):

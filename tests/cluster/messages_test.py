@@ -35,6 +35,23 @@ node.shutdown()
                      r'which waits in the creation of "weights"$', text), text
 
 
+@pytest.mark.parametrize("what", ["save", "load"])
+def test_a_checkpoint_names_the_missing_and_not_who_waits(start, what, tmp_path):
+    body = f"""
+node.array(4, name="weights")
+node.save({str(tmp_path / "saved")!r})
+if node.worker_id == 0:
+    try:
+        node.{what}({str(tmp_path / "saved")!r}, timeout=0.5)
+    except TimeoutError as late:
+        print(late, flush=True)
+node.barrier()
+node.shutdown()
+"""
+    (text,) = texts(start, body)
+    assert re.search(r"checkpoint: still waiting for worker 1 \(rank 1, pid \d+ on [^)]+\)$", text), text
+
+
 def test_a_barrier_says_that_the_others_are_alive(start):
     body = """
 if node.worker_id == 1:

@@ -312,9 +312,17 @@ void damage_is_reported(void**) {
   spill(first, sound);
   assert_true(open_sound(path, {}, kNotGivenUp).ok());
 
+  for (size_t bit = 0; bit < sound_manifest.size() * 8; ++bit) {
+    broken = sound_manifest;
+    broken[bit / 8] ^= static_cast<char>(1 << bit % 8);
+    assert_false(parse_manifest({broken.data(), broken.size()}).ok());
+  }
+  std::string text(sound_manifest.begin(), sound_manifest.end());
+  const size_t field = text.rfind(",\n  \"checksum\"");
+  const std::string earlier = text.substr(0, field) + "\n}\n";  // by a build whose manifests had no checksum
+  assert_true(parse_manifest(earlier).ok());
   spill(manifest, {'{'});
   expect_damage(path, "is not a JSON object");
-  std::string text(sound_manifest.begin(), sound_manifest.end());
   text.replace(text.find("\"format\": 1"), 11, "\"format\": 9");
   spill(manifest, {text.begin(), text.end()});
   expect_damage(path, "has format 9");

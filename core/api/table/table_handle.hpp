@@ -102,6 +102,7 @@ class TableHandle final : public Table {
   base::Status usable();
   /// Whether an add of all rows affects only this process's shard. Sets `status` to an error if the add is not allowed.
   bool adds_here(base::Status* status);
+  base::Status wait_to_begin_anew(base::Nanos patience, const base::Status& why);
   base::Result<bool> fetch_states(size_t server, TableStates& into);
   base::Status send_states(size_t server, const TableStates& states, const shard::Mark* mark);
   bool forget_small(const Rows& rows, const Values& values, wire::Write write, const CallOptions& options, base::Status* status);

@@ -33,12 +33,27 @@ base::Result<TableStates> TableHandle::states() {
   return states;
 }
 
+base::Status TableHandle::wait_to_begin_anew(base::Nanos patience, const base::Status& why) {
+  constexpr base::Nanos kLookEvery = std::chrono::milliseconds(5);
+  const base::Nanos now = calls_.loop().now();
+  if (now >= patience) return base::error(MV_ETIMEOUT, "{}", why.text());
+  const transport::Driven driven = calls_.drive_until([] { return false; }, now + kLookEvery);
+  if (driven == transport::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait for other saves of the table");
+  return driven == transport::Driven::kTimeout ? base::Status() : calls_.ended();
+}
+
 base::Result<bool> TableHandle::fetch_states(size_t server, TableStates& into) {
   const uint64_t row_bytes = state_row_bytes(spec_);
+  const base::Nanos patience = calls_.deadline({}, false);
   for (uint64_t number = 0;; ++number) {
     const auto got = wait_for<table::StatesChunk>(calls_, [=, this, until = calls_.deadline({}, false)](auto told) {
       calls_.member().tables().inquiries().states(table_, server, number, until, told);
     });
+    if (got.status().code() == table::kBeginAnew) {  // while a checkpoint is saved or the part copied, or after its server was replaced
+      if (const base::Status waited = wait_to_begin_anew(patience, got.status()); !waited.ok()) return waited;
+      number = UINT64_MAX;
+      continue;
+    }
     if (!got.ok()) return got.status();
     const table::StatesChunk& chunk = got.value();
     if (chunk.states == 0) {

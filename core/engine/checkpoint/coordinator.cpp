@@ -90,11 +90,10 @@ void Coordinator::on_cancel(const rpc::Asked& asked) {
   if (std::erase_if(resumes_, [&](const Request& request) { return request.asked == asked; }) > 0)
     return server_.fail(asked, base::Status(MV_ETIMEOUT, "the save goes on"));
   if (waits != mine.end()) {
-    const bool loads = waits->loads;
+    const base::Status why =
+        base::error(MV_ETIMEOUT, "{}: still waiting for {}", waits->loads ? "loading a checkpoint" : "saving a checkpoint", missing_workers());
     mine.erase(waits);
-    server_.fail(asked, base::error(MV_ETIMEOUT, "{}: still waiting for {}",
-                                    loads ? "loading a checkpoint" : "saving a checkpoint", missing_workers()));
-    return;
+    return server_.fail(asked, why);
   }
   if (job_ == nullptr || std::erase(job_->askers, asked) == 0) return;
   const bool goes_on = job_->resumes || job_->phase == Phase::kRestoring || (job_->phase == Phase::kAwaitingServers && job_->loads);

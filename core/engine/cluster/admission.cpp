@@ -1,5 +1,7 @@
 // Whose messages are processed: those of members, and a few of processes that are to become members.
 
+#include <algorithm>
+
 #include "base/log.hpp"
 #include "engine/cluster/cluster.hpp"
 
@@ -95,6 +97,7 @@ void Cluster::welcome() {
 /// True for a process that waits for its place, for the master, and for any process while this node itself is joining.
 bool Cluster::may_yet_join(base::Peer peer) const {
   if (phase_ == Phase::kJoining && !self_.is_master) return true;
+  if (std::ranges::any_of(early_, [peer](const Early& early) { return early.asked.client == peer; })) return true;
   return (phase_ == Phase::kJoining && arrivals_.has(peer)) || peer == master_;
 }
 

@@ -173,6 +173,7 @@ void Cluster::hand_over(const std::vector<uint32_t>& parts, rpc::PendingRef pend
 
 void Cluster::await_goodbyes(std::function<void()> told) {
   is_drained_ = true;
+  settle_early();
   aborted_ = std::move(told);
   abort_if_all_told();
 }

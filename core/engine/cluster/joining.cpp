@@ -98,10 +98,11 @@ bool Cluster::may_become_vacant(const wire::Join& request, bool asked) const {
   });
 }
 
-/// Whether a server with a place that this process could take is draining.
+/// Whether a server with a place that this process could take is draining, or has drained and is the master until another one has the role.
 bool Cluster::is_to_be_vacant(const wire::Join& request) const {
   return std::ranges::any_of(view_.members, [&](const Member& member) {
-    return member.draining && !member.drained && member.state == State::kHere && is_suitable(member, request);
+    const bool drains = member.draining && !member.drained && member.state == State::kHere;
+    return (drains || (member.drained && member.peer == view_.master)) && is_suitable(member, request);
   });
 }
 

@@ -46,7 +46,7 @@ bool Parts::complete_copies(bool all) {
       set_content(led, Led::Content::kNew);
       refill(number, led);
     }
-    is_under_way = is_under_way || (led.gives_all && led.content == Led::Content::kNew);
+    is_under_way = is_under_way || led.content != Led::Content::kUsual;  // a copy gets everything, or the values of a checkpoint
   }
   return is_under_way;
 }

@@ -59,7 +59,19 @@ std::optional<std::string> content_of(int fd) {
 
 Folder::Folder(const Address& address) : folder_(address.folder), path_(address.folder + "/" + address.name + ".polyverso") {}
 
+/// Opens the file, and nothing else: a FIFO would wait for its other end.
+transport::Fd Folder::open(int flags) const {
+  transport::Fd fd(base::retried([&] { return ::open(path_.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644); }));
+  struct stat about{};
+  if (!fd || (::fstat(fd.get(), &about) == 0 && S_ISREG(about.st_mode))) return fd;
+  errno = ESPIPE;
+  return transport::Fd();
+}
+
 base::Status Folder::failure(const char* what, int why) const {
+  struct stat about{};
+  if (::lstat(path_.c_str(), &about) == 0 && !S_ISREG(about.st_mode))
+    return base::error(MV_EINVAL, "keeper: {} is not a regular file: remove it, or use another name", path_);
   if (why == ENOENT) return base::error(MV_EINVAL, "keeper: there is no folder {}: make it, on a file system that all processes share", folder_);
   if (why == ENOLCK || why == ENOSYS || why == EOPNOTSUPP || why == EINVAL)
     return base::error(MV_ESYSTEM, "keeper: the file system of {} has no locks ({}): mount it with locks, or use etcd", folder_, std::strerror(why));
@@ -75,7 +87,7 @@ bool Folder::pause(base::Nanos span) {
 base::Result<std::optional<Entry>> Folder::take(const Entry& entry, bool is_member, Deadline deadline) {
   own_ = entry;
   for (int looks = 0;; ++looks) {
-    transport::Fd fd(base::retried([&] { return ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644); }));
+    transport::Fd fd = open(O_RDWR | O_CREAT);
     if (!fd) return failure("open", errno);
     if (set_lock(fd, kOwner, F_WRLCK)) {
       if (!is_at(fd, path_)) continue;
@@ -103,7 +115,7 @@ base::Result<std::optional<Entry>> Folder::take(const Entry& entry, bool is_memb
 }
 
 base::Result<std::optional<Entry>> Folder::look(Deadline) {
-  const transport::Fd fd(base::retried([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW); }));
+  const transport::Fd fd = open(O_RDONLY);
   if (!fd && errno == ENOENT && ::access(folder_.c_str(), X_OK) == 0) return std::optional<Entry>();
   if (!fd) return failure("open", errno);
   struct flock lock = lock_of(kOwner, F_RDLCK);
@@ -120,10 +132,12 @@ base::Status Folder::wait(Deadline deadline) {
 }
 
 base::Status Folder::keep(Deadline) {
-  const transport::Fd fd(base::retried([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW); }));
+  const transport::Fd fd = open(O_RDONLY);
   const auto text = fd ? content_of(fd.get()) : std::nullopt;
   const auto entry = text ? parse_entry(*text) : std::nullopt;
   if (entry && *entry == own_) return {};
+  if (entry && !is_at(locked_, path_))
+    return base::error(MV_ESTATE, "{} was removed, and pid {} on {}, at {}, has made it again: it has the name now", path_, entry->pid, entry->host, entry->address);
   if (entry)
     return base::error(MV_ESTATE,
                        "pid {} on {}, at {}, has written its address into {}, although this process has locked it: the file system's locks do not "
@@ -133,7 +147,7 @@ base::Status Folder::keep(Deadline) {
 }
 
 void Folder::attend() {
-  attending_ = transport::Fd(base::retried([&] { return ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW); }));
+  attending_ = open(O_RDWR);
   // The process that claims the name may have this byte for a moment.
   for (int tries = 0; attending_ && !set_lock(attending_, kMembers, F_RDLCK);)
     if (++tries == kMostLooks || !pause(kLookAgain)) attending_.reset();
@@ -143,7 +157,7 @@ Folder::~Folder() {
   if (!attending_) return;
   attending_.reset();
   // The last member removes the file of a name that nobody has.
-  locked_ = transport::Fd(base::retried([&] { return ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW); }));
+  locked_ = open(O_RDWR);
   if (!locked_ || !set_lock(locked_, kOwner, F_WRLCK) || !is_at(locked_, path_)) return;
   release({});
 }

@@ -32,6 +32,7 @@ class Folder final : public Registry {
 
  private:
   base::Result<std::optional<Entry>> take(const Entry& entry, bool is_member, Deadline deadline);
+  transport::Fd open(int flags) const;
   base::Status failure(const char* what, int why) const;
   bool pause(base::Nanos span);
 

@@ -39,6 +39,7 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
   Usage usage() const override;
 
   base::Result<std::unique_ptr<Snapshot>> snapshot(Scope scope) override;
+  bool has_snapshot() const override;
   base::Status restore(const Restored& rows) override;
   base::Status restore_states(const Restored& rows) override;
   base::Result<Scanned> scan_stored(int64_t cursor, size_t most) override;

@@ -24,6 +24,11 @@ void KeyedShard::before_get(Partition& part) {
   if (part.unread != nullptr && part.unread->scope() == Scope::kAll) before_change(part);
 }
 
+bool KeyedShard::has_snapshot() const {
+  std::lock_guard lock(mutex_);
+  return snapshot_taken_;
+}
+
 base::Result<std::unique_ptr<Snapshot>> KeyedShard::snapshot(Scope scope) {
   std::lock_guard lock(mutex_);
   if (snapshot_taken_) return base::error(MV_ESTATE, "table \"{}\" is already being saved", spec_.name);

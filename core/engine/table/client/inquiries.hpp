@@ -28,6 +28,8 @@ struct StatesChunk {
   shard::Mark mark;
 };
 inline constexpr uint64_t kNoMoreStates = UINT64_MAX;
+/// The answer to a chunk while the table has another snapshot, or if the server does not know the transfer: begin anew, with chunk 0.
+inline constexpr mv_status kBeginAnew = MV_ECANCELED;
 
 /// Loop thread only.
 class Inquiries {

@@ -33,6 +33,10 @@ std::vector<checkpoint::TableEntry> CheckpointTables::entries(const std::map<std
   return entries;
 }
 
+bool CheckpointTables::has_snapshot() const {
+  return std::ranges::any_of(registry_.complete_tables(), [](const Table* table) { return table->shard->has_snapshot(); });
+}
+
 base::Result<std::vector<checkpoint::SavedTable>> CheckpointTables::snapshot(const std::map<std::string, uint64_t>& clocks) {
   std::vector<checkpoint::SavedTable> saved;
   for (const Table* table : registry_.complete_tables()) {

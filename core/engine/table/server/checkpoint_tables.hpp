@@ -20,6 +20,8 @@ class CheckpointTables {
   uint64_t index() const { return roster_.index(); }
   /// The entries of all complete tables.
   std::vector<checkpoint::TableEntry> entries(const std::map<std::string, uint64_t>& clocks) const;
+  /// Whether a table has a snapshot already, of states that a worker saves, of a copy, or of a file that is being written.
+  bool has_snapshot() const;
   base::Result<std::vector<checkpoint::SavedTable>> snapshot(const std::map<std::string, uint64_t>& clocks);
   /// Whether a table of a checkpoint is one of these tables, or can become one.
   base::Status fits(const shard::Spec& spec) const;

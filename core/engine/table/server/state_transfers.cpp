@@ -25,6 +25,7 @@ void StateTransfers::read(const rpc::Asked& asked, const wire::States& request) 
   }
   if (request.chunk() == 0) {
     reading_.erase(transfer);
+    if (table->shard->has_snapshot()) return rpc_.fail(asked, base::error(kBeginAnew, "table \"{}\" is already being saved", table->spec.name));
     auto snapshot = table->shard->snapshot();
     if (!snapshot.ok()) return rpc_.fail(asked, snapshot.status());
     Reading& begun = reading_[transfer];
@@ -33,7 +34,7 @@ void StateTransfers::read(const rpc::Asked& asked, const wire::States& request) 
   }
   const auto found = reading_.find(transfer);
   if (found == reading_.end() || found->second.chunk != request.chunk())
-    return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": chunk {} of its states was requested out of order", table->spec.name,
+    return rpc_.fail(asked, base::error(kBeginAnew, "table \"{}\": chunk {} of its states was requested out of order", table->spec.name,
                                         request.chunk()));
   if (!answer(asked, *table, found->second)) reading_.erase(found);
 }

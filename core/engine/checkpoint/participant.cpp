@@ -103,10 +103,10 @@ bool Participant::snapshot(const rpc::Asked& asked, const wire::Snapshot& reques
     if (*writing->given_up && parts_.can_move()) return false;
     return rpc_.fail(asked, base::Status(MV_ESTATE, "the file of an earlier checkpoint is still being written")), true;
   }
-  if (parts_.served(part)->has_snapshot()) return false;  // a worker saves states of optimizers
   const auto clocks = read_clocks(payload);
   if (!clocks) return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "a request for a snapshot has a damaged list of clocks")), true;
   if (const HeldSave* const held = parts_.held(part); held != nullptr && held->tables) parts_.written(part, held->path, nullptr);  // it does not go on
+  if (parts_.served(part)->has_snapshot()) return false;  // a worker saves states of optimizers
   auto saved = parts_.served(part)->snapshot(*clocks);
   if (!saved.ok()) return rpc_.fail(asked, saved.status()), true;
   duty.writing = std::make_shared<Writing>(request.save(), request.number(), wire::text_of(request.path()), asked.client);

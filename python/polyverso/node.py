@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import os
+import socket
 from typing import Any, Callable, Dict, List, Optional, Union
 
 from . import capi, handles, leaving, membership
@@ -110,6 +111,21 @@ def open_node(
 ) -> "Node":
     """Starts a further node in this process, for tests and for several clusters at once. Settings as for init()."""
     return Node(capi.mv_node_open(_options(dict(locals()))))
+
+
+def join(listener: Optional[socket.socket] = None, **settings: Any) -> "Node":
+    """init() of the cluster that the settings describe, wherever the launcher has placed this process. listener: rank 0's
+    socket, which listens at the master's address already; the node takes it over."""
+    # The library drops a socket that comes with another master's address than the environment's.
+    places = [f"POLYVERSO_{name}" for name in ("RANK", "ROLE", "MASTER", "KEEPER", "LISTEN_FD", "EXITS")]
+    before = {name: os.environ.pop(name) for name in places if name in os.environ}
+    if listener is not None:
+        os.environ["POLYVERSO_LISTEN_FD"] = str(listener.detach())
+    try:
+        return init(**settings)
+    finally:
+        os.environ.pop("POLYVERSO_LISTEN_FD", None)
+        os.environ.update(before)
 
 
 def inspect_checkpoint(path: Any) -> Any:

@@ -15,7 +15,6 @@ places workers. docs/launchers.md has more.
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import socket
@@ -35,7 +34,7 @@ except ModuleNotFoundError as missing:
 from . import capi
 from .errors import ArgumentError, PeerError, TimeoutError
 from .leaving import reason_of
-from .node import init
+from .node import join
 
 __all__ = ["WorkerError", "run"]
 
@@ -195,11 +194,7 @@ class _Worker:
     def work(self, function: Callable[..., Any], arguments: Sequence[Any], settings: Mapping[str, Any]) -> Any:
         """(result,) of the function, or a _Failure."""
         try:
-            if self._listener is not None:  # polyverso.init() takes the descriptor over
-                os.environ["POLYVERSO_LISTEN_FD"] = str(self._listener.detach())
-            node = init(**settings)
-            os.environ.pop("POLYVERSO_LISTEN_FD", None)
-            with node:
+            with join(self._listener, **settings) as node:
                 return (function(node, *arguments),)
         except Exception as error:
             return _Failure(reason_of(error), traceback.format_exc(), isinstance(error, PeerError))

@@ -10,6 +10,7 @@ import time
 import pytest
 import torch
 from conftest import run_in_workers, run_workers
+from ports import free_ports
 
 import polyverso.torch  # noqa: F401  (registers the backend)
 
@@ -390,6 +391,32 @@ def test_ddp_has_gloo_s_losses(ranks):
     assert run(ranks, TRAINING).count("trained") == ranks
 
 
+@pytest.mark.skipif(not NEW, reason="needs torch.compiler")
+def test_compiled_models_have_gloo_s_losses():
+    """torch.compile traced into the backend's methods, and stopped with an InternalTorchDynamoError."""
+    said = run(2, """
+    from torch.nn.parallel import DistributedDataParallel
+
+    def losses(group):
+        torch.manual_seed(3)
+        net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2))
+        model = torch.compile(DistributedDataParallel(net, process_group=group), backend="aot_eager")
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        torch.manual_seed(rank)
+        for step in range(3):
+            loss = (model(torch.randn(4, 3)) - 1).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            yield loss.item()
+
+    ours, gloo = list(losses(dist.group.WORLD)), list(losses(dist.new_group(backend="gloo")))
+    assert ours == gloo, (ours, gloo)
+    print("compiled", flush=True)
+    """)
+    assert said.count("compiled") == 2
+
+
 @pytest.mark.skipif(not NEW, reason="FSDP2 came with PyTorch 2.6")
 def test_fsdp2_has_gloo_s_losses():
     said = run(2, """
@@ -460,6 +487,33 @@ def test_a_rendezvous_by_a_file_and_a_second_one(tmp_path, processes):
     for process in processes:
         out, error = process.communicate(timeout=60)
         assert (process.returncode, out) == (0, "2.0\n2.0\n"), error
+
+
+def test_under_polyverso_run_an_address_counts_and_the_run_s_own_cluster_stays(tmp_path):
+    """The ranks made a cluster of their own, but rank 0 dropped its socket, because the run's address was another one."""
+    said = run_workers(2, BEGIN.replace('dist.init_process_group("polyverso")', f"""
+import polyverso
+before = {{name: value for name, value in os.environ.items() if name.startswith("POLYVERSO_")}}
+rank = int(os.environ["RANK"])
+for place in (f"file://{tmp_path}/store", "tcp://127.0.0.1:{free_ports()}"):
+    dist.init_process_group("polyverso", init_method=place, rank=1 - rank, world_size=2)
+    value = torch.ones(1)
+    dist.all_reduce(value)
+    assert (value.item(), dist.get_rank()) == (2, 1 - rank)
+    dist.destroy_process_group()
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="{free_ports()}")  # as in PyTorch's tutorial
+dist.init_process_group("polyverso", rank=rank, world_size=2)
+""") + """
+value = torch.ones(1)
+dist.all_reduce(value)
+dist.destroy_process_group()
+assert before == {name: value for name, value in os.environ.items() if name.startswith("POLYVERSO_")}
+with polyverso.init() as node:
+    assert (node.rank, node.num_workers) == (rank, 2)
+    node.barrier()
+print(f"sum {value.item()}", flush=True)
+""")
+    assert said.count("sum 2.0") == 2, said
 
 
 def test_torchrun(tmp_path):

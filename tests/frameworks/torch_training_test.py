@@ -120,6 +120,167 @@ def test_weights_in_channels_last():
     """).count("equal") == 2
 
 
+def test_weights_with_gaps():
+    """Only copies of them were exchanged, and the weights stayed as they were."""
+    assert run(2, """
+    def net_of(value):
+        net = torch.nn.Linear(3, 2, bias=False)
+        net.weight = torch.nn.Parameter(torch.zeros(2, 4)[:, :3])
+        net.weight.data.fill_(value)
+        assert not net.weight.is_contiguous()
+        return net
+
+    with polyverso.init() as node:
+        rank = node.worker_id
+        net = net_of(1 + rank)
+        local = polyverso.torch.LocalSGD(net, 1)
+        assert bits(net) == bits(net_of(1))
+        net.weight.data += rank
+        local.step()
+        assert bits(net) == bits(net_of(1.5))
+        local.close()
+        net = net_of(1 + rank)
+        elastic = polyverso.torch.ElasticAveraging(net, 1, 0.25)
+        net.weight.data += 4 * rank
+        elastic.step()
+        assert bits(net) == bits(net_of(1 + 3 * rank))
+        elastic.synchronize()
+        elastic.load_center()
+        assert bits(net) == bits(net_of(2))
+        elastic.close()
+        net = net_of(1 + rank)
+        optimizer = polyverso.torch.ServerOptimizer(net, "sgd", learning_rate=0.5)
+        net(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+        assert bits(net) == bits(net_of(0.5))
+        optimizer.close()
+        print("equal", flush=True)
+    """).count("equal") == 2
+
+
+def test_a_graph_from_before_an_exchange_is_an_error():
+    """Its gradients were wrong, because autograd did not know that the weights had changed."""
+    assert run(1, """
+    def refused(net, exchange):
+        kept = net(torch.ones(1, 8)).sum()
+        exchange()
+        try:
+            kept.backward()
+        except RuntimeError as error:
+            return "modified by an inplace operation" in str(error)
+
+    with polyverso.init():
+        net = network()
+        local = polyverso.torch.LocalSGD(net, 1)
+        assert refused(net, local.step)
+        local.close()
+        net = network()
+        elastic = polyverso.torch.ElasticAveraging(net, 1, 0.5)
+        assert refused(net, elastic.step) and refused(net, elastic.load_center)
+        elastic.close()
+        net = network()
+        optimizer = polyverso.torch.ServerOptimizer(net, "sgd")
+        def step():
+            net(torch.ones(1, 8)).sum().backward()
+            optimizer.step()
+        assert refused(net, step)
+        optimizer.close()
+        net = network()
+        server = polyverso.torch.ParameterServer(net, name="refused")
+        assert refused(net, server.sync)
+        server.close()
+        print("refused", flush=True)
+    """).count("refused") == 1
+
+
+def test_a_server_optimizer_leaves_the_weights_alone_during_the_backward_pass():
+    """A weight that another gradient still needed was overwritten as soon as its own gradient was complete."""
+    assert run(1, """
+    import time
+    with polyverso.init():
+        first, second = (torch.nn.Linear(2, 2, bias=False) for _ in range(2))
+        for layer in (first, second):
+            torch.nn.init.ones_(layer.weight)
+        optimizer = polyverso.torch.ServerOptimizer(torch.nn.ModuleList([first, second]), "sgd", learning_rate=0.5)
+        values = torch.ones(1, 2)
+        fixed = first(values) @ second.weight.detach()
+        fixed.register_hook(lambda _: time.sleep(0.1))  # the weight of `second` could arrive meanwhile
+        (fixed.sum() + second(values).sum()).backward()
+        assert first.weight.grad.tolist() == [[2, 2], [2, 2]], first.weight.grad
+        assert second.weight.tolist() == [[1, 1], [1, 1]]
+        optimizer.step()
+        assert second.weight.tolist() == [[0.5, 0.5], [0.5, 0.5]]
+        optimizer.close()
+        print("right", flush=True)
+    """).count("right") == 1
+
+
+def test_weights_that_some_workers_do_not_use():
+    """The others' step then waited for the unused weight's next gradient, and the workers were a step apart for good."""
+    assert run(2, """
+    with polyverso.init() as node:
+        rank = node.worker_id
+        used, sometimes, frozen = (torch.nn.Parameter(torch.zeros(1)) for _ in range(3))
+        net = torch.nn.ParameterList([used, sometimes, frozen])
+        optimizer = polyverso.torch.ServerOptimizer(net, "sgd", learning_rate=1.0, momentum=0.5)
+        (used + sometimes + frozen).sum().backward()
+        optimizer.step()
+        assert [weight.item() for weight in net] == [-1, -1, -1]
+        frozen.requires_grad_(False)
+        optimizer.zero_grad()
+        (used + sometimes if rank == 0 else used).sum().backward()
+        optimizer.step()
+        assert [weight.item() for weight in net] == [-2.5, -2, -1], [weight.item() for weight in net]  # half a gradient, half a momentum
+        optimizer.zero_grad()
+        (used + sometimes).sum().backward()
+        optimizer.step()
+        assert [weight.item() for weight in net] == [-4.25, -3.5, -1], [weight.item() for weight in net]
+        optimizer.close()
+        weight, other = (torch.nn.Parameter(torch.zeros(1)) for _ in range(2))
+        optimizer = polyverso.torch.ServerOptimizer(torch.nn.ParameterList([weight, other]), "sgd", kind="dist_async", learning_rate=1.0)
+        node.barrier()
+        for turn in (0, 1):
+            if rank == turn:
+                (weight + other if rank == 0 else weight).sum().backward()
+                optimizer.step()
+                assert [weight.item(), other.item()] == [-1 - rank, -1]
+            node.barrier()
+        optimizer.close()
+        print("together", flush=True)
+    """).count("together") == 2
+
+
+def test_a_server_s_model_keeps_its_dtypes_and_its_memory():
+    """It became one of float32, in memory of its own."""
+    assert run(2, """
+    with polyverso.init() as node:
+        rank = node.worker_id
+        net = torch.nn.ModuleList([torch.nn.Conv2d(2, 3, 2).to(memory_format=torch.channels_last), torch.nn.Linear(3, 1).double(),
+                                   torch.nn.Linear(1, 1, bias=False).bfloat16()]).share_memory()
+        net[2].weight.data.fill_(1 - 2**-8)  # the next numbers of bfloat16 are 1 and 1 + 2**-7
+        about = lambda: [(weight.dtype, weight.stride(), weight.data_ptr(), weight.is_shared()) for weight in net.parameters()]
+        before = about()
+        server = polyverso.torch.ParameterServer(net, name="several dtypes")
+        assert about() == before
+        net[0].weight.data += 1 + rank
+        if rank == 0:
+            net[2].weight.data += 2**-8
+        wanted = net[0].weight + 2 - rank
+        for _ in range(3):  # once more and nothing has been trained
+            server.sync()
+            node.barrier()
+        assert about() == before and torch.allclose(net[0].weight, wanted)
+        # Two changes whose sum bfloat16 does not have: it is rounded in the models, and stays on the servers.
+        net[2].weight.data += 2**-7 if rank == 0 else -(2**-8)
+        for _ in range(3):
+            server.sync()
+            node.barrier()
+        assert server.table.get()[-1] == 1 + 2**-8 and net[2].weight.item() in (1, 1 + 2**-7), (server.table.get()[-1], net[2].weight)
+        server.close()
+        print("kept", flush=True)
+    """).count("kept") == 2
+
+
 def test_a_server_s_steps_are_those_of_one_process_with_all_batches():
     assert run(2, """
     with polyverso.init() as node:

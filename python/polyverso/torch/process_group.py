@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import datetime
+import functools
+import inspect
 from typing import Any, Callable, Deque, Dict, List, Optional, Sequence
 
 import torch
@@ -432,7 +434,18 @@ def _name_of(op: Any, place: _Place) -> str:
     return name
 
 
+@functools.lru_cache(None)
+def _hide_from_compiler() -> None:
+    """torch.compile would trace into the methods, and fail. Not at the import: this imports the compiler, which takes a
+    second, and which programs without a process group may not need."""
+    disable = getattr(getattr(torch, "compiler", None), "disable", None)  # PyTorch 2.1
+    for name, method in list(vars(ProcessGroup).items()):
+        if disable is not None and inspect.isfunction(method) and not name.startswith("__"):
+            setattr(ProcessGroup, name, disable(method))
+
+
 def create(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> ProcessGroup:
     """What init_process_group() and new_group() call, in every process of the new group."""
+    _hide_from_compiler()
     group, leave = rendezvous.open_group(store, rank, size, timeout)
     return ProcessGroup(group, timeout, leave)

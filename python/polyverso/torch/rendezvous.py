@@ -19,7 +19,7 @@ from .. import capi
 from ..devices import local_device
 from ..errors import StateError
 from ..group import Group
-from ..node import Node, init
+from ..node import Node, init, join
 
 
 class _Membership:
@@ -87,18 +87,14 @@ def _join(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Node
     store.set(f"host {rank}", socket.gethostname())
     if rank > 0:
         bind, master, secret = store.get("master").decode().split()
-        return init(rank=rank, nodes=size, master=master, secret=secret, bind=bind, init_timeout_ms=limit)
+        return join(rank=rank, nodes=size, master=master, secret=secret, bind=bind, init_timeout_ms=limit)
     hosts = {store.get(f"host {other}") for other in range(size)}
     bind = "127.0.0.1" if len(hosts) == 1 else "0.0.0.0"
     address = bind if len(hosts) == 1 else os.environ.get("MASTER_ADDR") or socket.gethostname()
     with socket.create_server((bind, 0)) as listener:
         master, secret = f"{address}:{listener.getsockname()[1]}", secrets.token_hex(16)
-        os.environ["POLYVERSO_LISTEN_FD"] = str(os.dup(listener.fileno()))
-    try:
         store.set("master", f"{bind} {master} {secret}")
-        return init(rank=0, nodes=size, master=master, secret=secret, bind=bind, init_timeout_ms=limit)
-    finally:
-        del os.environ["POLYVERSO_LISTEN_FD"]
+        return join(listener, rank=0, nodes=size, master=master, secret=secret, bind=bind, init_timeout_ms=limit)
 
 
 def _in_cluster() -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple
+import contextlib
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -28,17 +29,32 @@ def _group_of(group: Any) -> Tuple[Group, bool]:
     return Group(), True
 
 
-def _trained(model: torch.nn.Module) -> Dict[str, torch.Tensor]:
-    return {name: _in_memory_order(parameter, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad}
-
-
 def _in_memory_order(tensor: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """The tensor, contiguous, with its dimensions in the order that the weight's have in memory. The weight itself is not
-    copied, even in a format such as channels_last."""
+    """A view of the tensor without its history, with its dimensions in the order that the weight's have in memory. A
+    weight in a format such as channels_last is then contiguous."""
     tensor = tensor.detach()
     if not weight.is_contiguous():
         tensor = tensor.permute(sorted(range(weight.dim()), key=weight.stride, reverse=True))
-    return tensor.contiguous()
+    return tensor
+
+
+def _places(model: torch.nn.Module) -> Dict[str, torch.Tensor]:
+    """The trained parameters' own memory."""
+    return {name: _in_memory_order(parameter, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+@contextlib.contextmanager
+def _parameters(model: torch.nn.Module) -> Iterator[Dict[str, torch.Tensor]]:
+    """The trained parameters' values, contiguous, to be changed in place. They are the parameters' own memory, or copies
+    if this has gaps, which are copied back at the end."""
+    places = _places(model)
+    values = {name: place.contiguous() for name, place in places.items()}
+    yield values
+    for name, place in places.items():
+        if values[name] is place:
+            place.view(-1)[:0].zero_()  # writes no element: tells autograd that the memory changed
+        else:
+            place.copy_(values[name])
 
 
 # ------------------------------------------------------------------ rare exchanges
@@ -80,17 +96,20 @@ class LocalSGD(_Exchange):
 
     def __init__(self, model: torch.nn.Module, inner_steps: int, group: Any = None, **settings: float) -> None:
         super().__init__(model, group)
-        self._group.broadcast_many(_trained(model).values())
+        with _parameters(model) as parameters:
+            self._group.broadcast_many(parameters.values())
         self._strategy = distlearn.LocalSGD(self._group, inner_steps, **settings)
         self.synchronize()  # the first call's parameters are what the first exchange starts from
 
     def step(self) -> None:
         """Call after each step of the optimizer."""
-        self._strategy.step(_trained(self._model))
+        with _parameters(self._model) as parameters:
+            self._strategy.step(parameters)
 
     def synchronize(self) -> None:
         """Waits for ranks that still make steps. Then all ranks have the same parameters."""
-        self._strategy.synchronize_parameters(_trained(self._model))
+        with _parameters(self._model) as parameters:
+            self._strategy.synchronize_parameters(parameters)
 
 
 class DiLoCo(LocalSGD):
@@ -120,19 +139,23 @@ class ElasticAveraging(_Exchange):
     def __init__(self, model: torch.nn.Module, tau: int, alpha: float, group: Any = None) -> None:
         super().__init__(model, group)
         self._strategy = distlearn.AllReduceEA(self._group, tau, alpha)
-        self._strategy.synchronize_parameters(_trained(model))
+        with _parameters(model) as parameters:
+            self._strategy.synchronize_parameters(parameters)
 
     def step(self) -> None:
         """Call after each step of the optimizer."""
-        self._strategy.average_parameters(_trained(self._model))
+        with _parameters(self._model) as parameters:
+            self._strategy.average_parameters(parameters)
 
     def synchronize(self) -> None:
         """Waits for ranks that still make steps. Then all have the same centre; parameters stay each rank's own."""
-        self._strategy.synchronize_center(_trained(self._model))
+        with _parameters(self._model) as parameters:
+            self._strategy.synchronize_center(parameters)
 
     def load_center(self) -> None:
         """The parameters become the centre, which is often the better model."""
-        self._strategy.read_center(_trained(self._model))
+        with _parameters(self._model) as parameters:
+            self._strategy.read_center(parameters)
 
 
 # ------------------------------------------------------------------ compressed gradients of DDP
@@ -193,47 +216,73 @@ class ServerOptimizer:
             loss(model(batch)).backward()       # pushes each gradient as soon as it is complete, and pulls its weight
             optimizer.step()                    # waits for the weights
 
-    name, parameters: one of polyverso.optimizer's, with its parameters. The workers' gradients are averaged.
+    name, parameters: one of polyverso.optimizer's, with its parameters. The workers' gradients are averaged: their sum is
+    divided by the number of workers, also after close() of some of them. The others' gradients then count as if the closed
+    ones had gradients of zero.
     kind: "dist_sync" (a step is one of all workers' gradients, merged), "dist_async" (each push is a step of its own), or
     "local". Weights of the first layers are transferred first, because the next forward pass needs them first.
     compression: of the gradients, as for KVStore.set_gradient_compression().
-    All workers make it together, and begin with worker 0's weights. One backward() per step()."""
+    All workers make it together, and begin with worker 0's weights. One backward() per step(). With "dist_sync", a weight
+    that a worker's backward() does not reach has a gradient of zero there. Freeze a weight (requires_grad_(False)) on all
+    workers, before the same step."""
 
     def __init__(
         self, model: torch.nn.Module, name: str = "sgd", *, kind: str = "dist_sync", compression: Any = None, **parameters: Any
     ) -> None:
         self._node: Optional[Node] = None if kind == "local" else init()
         self.store = kvstore.create(kind)
+        self._is_merging = kind == "dist_sync"
         self._weights = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-        self._pulls: List[Request] = []
-        self.store.init(list(self._weights), list(_trained(model).values()))
+        # Pulls go to copies: until step(), the backward pass still reads the weights.
+        self._pulled = {name: place.clone(memory_format=torch.contiguous_format) for name, place in _places(model).items()}
+        self._priorities = {key: -place for place, key in enumerate(self._weights)}
+        self._pulls: List[Tuple[str, Request]] = []
+        self.store.init(list(self._pulled), list(self._pulled.values()))
         if compression is not None:
             self.store.set_gradient_compression(compression)
         if self.store.rank == 0:
-            rescale = 1 / self.store.num_workers if kind == "dist_sync" else 1.0
+            rescale = 1 / self.store.num_workers if self._is_merging else 1.0
             self.store.set_optimizer(optimizer.create(name, **{"rescale_grad": rescale, **parameters}))
         if self._node is not None:
             self.store.barrier()  # no push before the optimizer is set
-        self._hooks = [_when_complete(weight, self._exchange(key, -place)) for place, (key, weight) in enumerate(self._weights.items())]
-        for key, weight in self._weights.items():
-            self._pulls.append(self.store.pull_async(key, _in_memory_order(weight, weight)))
+        self._hooks = [_when_complete(weight, self._exchange(key)) for key, weight in self._weights.items()]
+        for key in self._weights:
+            self._pull(key)
         self.step()
 
-    def _exchange(self, key: str, priority: int) -> Callable[[torch.Tensor], None]:
+    def _exchange(self, key: str) -> Callable[[torch.Tensor], None]:
         def exchange(weight: torch.Tensor) -> None:
             assert weight.grad is not None
-            self.store.push(key, _in_memory_order(weight.grad, weight), priority)
-            self._pulls.append(self.store.pull_async(key, _in_memory_order(weight, weight), priority=priority))
+            self._push(key, _in_memory_order(weight.grad, weight).contiguous())
+            self._pull(key)
 
         return exchange
+
+    def _push(self, key: str, gradient: torch.Tensor) -> None:
+        self.store.push(key, gradient, self._priorities[key])
+
+    def _pull(self, key: str) -> None:
+        self._pulls.append((key, self.store.pull_async(key, self._pulled[key], priority=self._priorities[key])))
+
+    def _exchange_unused(self) -> None:
+        """Other workers may have used the weights that this worker's backward pass has not reached."""
+        exchanged = {key for key, _ in self._pulls}
+        for key, weight in self._weights.items() if exchanged else ():
+            if key not in exchanged and weight.requires_grad:
+                if self._is_merging:  # the others' round waits for this worker's part
+                    self._push(key, torch.zeros_like(self._pulled[key]))
+                self._pull(key)
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Waits until the model has the weights after the step of the gradients of the last backward(). `closure`, if any,
         is called first, and its result returned."""
         loss = None if closure is None else closure()
+        self._exchange_unused()
         pulls, self._pulls = self._pulls, []
-        for pull in pulls:
+        for key, pull in pulls:
             pull.wait()
+            weight = self._weights[key]
+            _in_memory_order(weight, weight).copy_(self._pulled[key])
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -242,7 +291,7 @@ class ServerOptimizer:
                 weight.grad = None if set_to_none else weight.grad.zero_()
 
     def close(self) -> None:
-        """Ends this worker's part: the others' steps continue without it."""
+        """Ends this worker's part: the others' steps continue without it, and are smaller (see the class)."""
         for hook in self._hooks:
             hook.remove()
         node, self._node = self._node, None  # None when it is called again, too
@@ -287,13 +336,15 @@ class ParameterServer:
 
     def sync(self) -> None:
         """Adds what has changed since the last sync() to the servers' parameters, and loads the sum."""
-        self.table.add(self._vector() - self._last)
+        self.table.add(self._vector() - self._loaded)
         self._load()
 
     def _load(self) -> None:
-        self._last = torch.from_numpy(self.table.get())
+        parts = torch.from_numpy(self.table.get()).split([parameter.numel() for parameter in self._parameters])
         with torch.no_grad():
-            torch.nn.utils.vector_to_parameters(self._last.clone(), self._parameters)
+            for parameter, part in zip(self._parameters, parts):
+                parameter.copy_(part.view(parameter.shape))
+        self._loaded = self._vector()  # not the table's values: rounded to 16 bits, they would count as changed by training
 
     def _vector(self) -> torch.Tensor:
         return torch.cat([parameter.detach().reshape(-1).float() for parameter in self._parameters])

@@ -44,7 +44,8 @@ class SyncedArray(Handle):
         return self.sync_parts([value])
 
     def sync_parts(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """As sync(), of an array that is given in parts, one after the other: nobody has to concatenate them."""
+        """As sync(), of an array that is given in parts, one after the other: nobody has to concatenate them. A part may
+        have another dtype than the table, to which the caller has converted the table's values."""
         last, change = self.latest.reshape(-1), self._change.reshape(-1)
         sizes = [part.size for part in parts]
         if sum(sizes) != last.size:
@@ -53,7 +54,9 @@ class SyncedArray(Handle):
         if self._table:
             for part, first in zip(parts, np.cumsum([0, *sizes])):
                 place = slice(first, first + part.size)
-                np.subtract(part.reshape(-1), last[place], out=change[place], casting="unsafe")
+                # A part of another dtype holds the table's values rounded to it, which is no change of this worker's.
+                loaded = last[place].astype(part.dtype, copy=False)
+                np.subtract(part.reshape(-1), loaded, out=change[place], dtype=np.result_type(part, change), casting="unsafe")
             capi.mv_table_add(self._table, change, capi.MV_FORGET)
             self._get()
         return self.latest

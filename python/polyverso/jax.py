@@ -8,10 +8,10 @@
         gradients = pj.pmean(gradients)                 # the average over all ranks; also in a function under jit
 
 A tree is one operation, whatever its number of arrays. Results are new arrays with the shapes and dtypes of the given
-ones: JAX arrays for JAX arrays and numbers, numpy arrays for numpy arrays. All ranks make the same calls in the same
-order, with trees of the same keys and shapes, otherwise all raise StateError (MV_EDISAGREE); a broadcast compares only
-the numbers of elements. `group`: a polyverso.Group, or None: all workers of polyverso.init(), as one group that this
-module opens at its first operation. timeout: seconds, None = the node's default.
+ones: JAX arrays for JAX arrays and numbers, numpy arrays for numpy arrays and scalars. All ranks make the same calls in
+the same order, with trees of the same keys and shapes, otherwise all raise StateError (MV_EDISAGREE); a broadcast
+compares only the numbers of elements. `group`: a polyverso.Group, or None: all workers of polyverso.init(), as one group
+that this module opens at its first operation. timeout: seconds, None = the node's default.
 
 Inside of jit an operation is an ordered jax.experimental.io_callback: its errors are JAX's, with the library's text in
 them. Wait for such a function's results (jax.block_until_ready) before another operation of the same group outside of
@@ -128,7 +128,9 @@ def _flat(tree: Any, purpose: str = "") -> Tuple[List[Any], Tuple[str, ...], Any
     """The tree's arrays, their names, and its structure. purpose: "averaged" (floats only), "reduced" (tables' dtypes),
     or "" (any dtype)."""
     named, structure = jax.tree_util.tree_flatten_with_path(tree)
-    leaves = [leaf if isinstance(leaf, (jax.Array, np.ndarray)) else jnp.asarray(leaf) for _, leaf in named]
+    # JAX would make 32 bits of numpy's scalars, such as the sum of an array.
+    leaves = [np.asarray(leaf) if isinstance(leaf, np.generic) else leaf for _, leaf in named]
+    leaves = [leaf if isinstance(leaf, (jax.Array, np.ndarray)) else jnp.asarray(leaf) for leaf in leaves]
     names = tuple(_name_of(path) for path, _ in named)
     for (path, _), leaf in zip(named, leaves):
         where = f"the array {jax.tree_util.keystr(path)}" if path else "the array"

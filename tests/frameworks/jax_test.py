@@ -70,6 +70,19 @@ def test_arrays_of_numpy_stay_so():
         assert isinstance(result["a"], np.ndarray) and isinstance(pj.allreduce(1.5), jnp.ndarray)
 
 
+def test_scalars_of_numpy_keep_their_dtypes():
+    """They became JAX's numbers, of 32 bits."""
+    run(2, """
+    tree = {"many": np.int64(2**31 + 5), "exact": np.float64(0.1), "half": np.float16(0.5)}
+    wanted = {"many": np.int64(2**32 + 10), "exact": np.float64(0.2), "half": np.float16(1)}
+    result = pj.allreduce(tree)
+    assert result == wanted and all(isinstance(leaf, np.ndarray) for leaf in result.values()), result
+    assert all(result[name].dtype == wanted[name].dtype for name in wanted), result
+    assert pj.broadcast(np.int64(2**40 + rank)) == 2**40
+    assert pj.allgather(np.int64(2**40 + rank)).tolist() == [2**40, 2**40 + 1]
+    """)
+
+
 def test_gradients_pass_through():
     run(2, """
     x = jnp.arange(3.0) + rank

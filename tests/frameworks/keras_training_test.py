@@ -194,6 +194,84 @@ def test_a_lost_rank_is_named():
         """)
 
 
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="Keras on PyTorch has one batch in an execution")
+def test_several_batches_in_one_execution_count_as_several():
+    """They counted as one, so that exchanges were rarer."""
+    run("""
+    class Counting:  # of the callback's table
+        def __init__(self, table):
+            self.table, self.adds = table, 0
+        def add(self, *given, **named):
+            self.adds += 1
+            return self.table.add(*given, **named)
+        def __getattr__(self, name):
+            return getattr(self.table, name)
+
+    for execution, inner, exchanges in ((1, 4, 4), (2, 4, 4), (4, 4, 4), (3, 4, 3), (4, 2, 4)):  # of 14 batches; one is at the end
+        model = network(norm=False, steps_per_execution=execution)
+        callback = pk.LocalSGDCallback(inner)
+        model.fit(*data(rank, 14 * 4), batch_size=4, callbacks=[callback], verbose=0)
+        assert callback.meter.steps == 14, callback.meter
+        assert callback._strategy.meter.steps == exchanges, (execution, callback._strategy.meter)
+        callback.close()
+        callback = pk.ServerCallback(inner)
+        begin = callback._begin
+        def begin_counting(model):
+            begin(model)
+            callback._table = Counting(callback._table)
+        callback._begin = begin_counting
+        model.fit(*data(rank, 14 * 4), batch_size=4, callbacks=[callback], verbose=0)
+        assert callback._table.adds == exchanges, (execution, callback._table.adds)
+        callback.close()
+    results = []
+    for execution in (1, 2):
+        model = network(norm=False, steps_per_execution=execution)
+        callback = pk.DiLoCoCallback(4, fragments=2, overlap=1)
+        model.fit(*data(rank, 14 * 4), batch_size=4, callbacks=[callback], verbose=0)
+        results.append(callback.meter)
+        callback.close()
+    assert results[0] == results[1] and results[0].steps == 14, results
+    """)
+
+
+def test_rounding_to_16_bits_is_no_training():
+    """Each worker added the difference between the servers' value and its own rounded one, in each exchange."""
+    run("""
+    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1, use_bias=False, dtype="bfloat16")])
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    model.set_weights([np.full((1, 1), 1 - 2.0**-8)])  # the next numbers of bfloat16 are 1 and 1 + 2**-7
+    class Training(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 0 and not trained:
+                trained.append(self.model.set_weights([np.ones((1, 1))]))
+    trained = []
+    callback = pk.ServerCallback()
+    model.fit(np.ones((6, 1)), np.ones((6, 1)), batch_size=1, epochs=2, callbacks=[callback, Training()], verbose=0)
+    assert callback._table.get().tolist() == [1 + 2.0**-8], callback._table.get()
+    tell("weights", model.get_weights())
+    callback.close()
+    """)
+
+
+@pytest.mark.parametrize("make", [pk.AllReduceCallback, lambda: pk.ServerCallback(optimizer="sgd")])
+def test_all_models_of_a_callback_train_alone_after_its_end(make):
+    """Only the last one did."""
+    ones = keras.ops.ones((4, 3))
+    with polyverso.init():
+        callback, models = make(), []
+        for _ in range(2):
+            models.append(keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(3)]))
+            models[-1].compile("sgd", "mse")
+            models[-1].fit(ones, ones, callbacks=[callback], verbose=0)
+        last = pk.AllReduceCallback()
+        models[1].fit(ones, ones, callbacks=[last], verbose=0)
+        callback.close()
+        models[0].fit(ones, ones, verbose=0)
+        models[1].fit(ones, ones, callbacks=[last], verbose=0)  # still with the other callback
+        assert last.meter.steps == 2
+        last.close()
+
+
 @pytest.mark.parametrize("make, error, text", [
     (lambda: pk.ServerCallback(freq=0), ValueError, "at least 1"),
     (lambda: pk.ServerCallback(learning_rate=0.1), TypeError, "learning_rate: only with an optimizer"),

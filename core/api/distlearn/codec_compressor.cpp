@@ -42,11 +42,10 @@ class CodecCompressor final : public Compressor {
     if (!given.ok()) return given.status();
     tensor::Device* place = common_device(gradients, given.value());
     if (place != nullptr && !codec::is_on_device(*codec_, MV_F32, *place)) place = nullptr;
-    const Array floats{nullptr, elements_, MV_F32}, bytes{nullptr, place != nullptr ? (mine_.size() + 3) / 4 : 0, MV_F32};
-    for (const auto& [buffers, like] : {std::pair(&residual_, floats), std::pair(&values_, floats), std::pair(&encoded_, bytes)}) {
-      if (buffers == &encoded_ && !encoded_.empty() && encoded_.places().front() != place) encoded_ = {};
+    if (!encoded_.empty() && encoded_.places().front() != place) encoded_ = {};
+    const Array floats{nullptr, elements_, MV_F32}, words{nullptr, place != nullptr ? (mine_.size() + 3) / 4 : 0, MV_F32};
+    for (const auto& [buffers, like] : {std::pair(&residual_, floats), std::pair(&values_, floats), std::pair(&encoded_, words)})
       if (auto status = buffers->settle({like}, {place}); !status.ok()) return status;
-    }
     given_ = std::move(given).value();
     return {};
   }

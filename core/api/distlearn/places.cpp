@@ -94,6 +94,7 @@ Buffers::Buffers(const Arrays& like) { static_cast<void>(settle(like, Places(lik
 base::Result<Buffers::Memory> Buffers::make(uint64_t bytes, tensor::Device* place) {
   if (place == nullptr) return Memory{std::vector<std::byte>(bytes), nullptr};
   auto made = place->allocate(bytes, tensor::Allocator::Content::kZeros);
+  if (made.status().code() == MV_ENOMEM) throw NoRoom();
   if (!made.ok()) return made.status();
   return Memory{{}, std::move(made).value()};
 }

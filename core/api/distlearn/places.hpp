@@ -2,6 +2,7 @@
 // Places: in whose memory a strategy's arrays are, and what is computed there.
 
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "api/distlearn/arrays.hpp"
@@ -9,6 +10,9 @@
 #include "tensor/device.hpp"
 
 namespace mv::distlearn {
+
+/// A device has no memory for Buffers. Their owner's call has changed nothing.
+class NoRoom final : public std::bad_alloc {};
 
 /// For each array the device in whose memory it is; null: it is in the host's.
 using Places = std::vector<tensor::Device*>;
@@ -35,7 +39,7 @@ class Buffers {
   Buffers() = default;
   /// Zeros on the host.
   explicit Buffers(const Arrays& like);
-  /// Each array where `places` tell. New ones are zeros, others keep their values. After an error each is in one of both places.
+  /// Each array where `places` tell. New ones are zeros, others keep their values. After an error, or NoRoom, each is in one of both places.
   base::Status settle(const Arrays& like, const Places& places);
   const Arrays& arrays() const { return arrays_; }
   const Places& places() const { return places_; }

@@ -325,7 +325,7 @@ base::Status GossipNode::check_own() const {
 double GossipNode::average_part(size_t number, std::byte* data, uint64_t count, mv_dtype dtype) {
   if (outer_ && gossip::OuterSteps::is_slow(dtype))
     return outer_->step(next_array_ - 1, data, {own_part(number), own_part(number + 1)}, {peer_part(number), peer_part(number + 1)});
-  if (config_.exchange == gossip::Exchange::kSymmetric || alone_)
+  if (approaches())
     return math::approach_bytes(dtype, data, peer_part(number), own_part(number), count, factor_);
   return math::average_bytes(dtype, data, peer_part(number), count, factor_);
 }
@@ -338,8 +338,7 @@ base::Status GossipNode::average(void* data, uint64_t count, mv_dtype dtype) {
   if (!number.ok()) return number.status();
   const auto device = find_device_ && count > 0 ? find_device_(data) : base::Result<tensor::Device*>(nullptr);
   if (!device.ok()) return device.status();
-  const bool is_there = device.value() != nullptr && tensor::is_floating(dtype) && !outer_;
-  if (is_there) {
+  if (device.value() != nullptr && tensor::is_floating(dtype) && !outer_) {
     const auto squares = average_there(*device.value(), number.value(), data, count, dtype);
     if (squares.ok()) {
       take_part(dtype);
@@ -359,13 +358,12 @@ base::Status GossipNode::average(void* data, uint64_t count, mv_dtype dtype) {
 /// Copies what was fetched to the device, and averages there.
 base::Result<double> GossipNode::average_there(tensor::Device& device, size_t number, void* data, uint64_t count, mv_dtype dtype) const {
   const size_t bytes = tensor::dtype_bytes(dtype) * count;
-  const bool approaches = config_.exchange == gossip::Exchange::kSymmetric || alone_;
   const auto peer = device.allocate(bytes, tensor::Allocator::Content::kAnything);
   if (!peer.ok()) return peer.status();
-  const auto base = approaches ? device.allocate(bytes, tensor::Allocator::Content::kAnything) : peer;
+  const auto base = approaches() ? device.allocate(bytes, tensor::Allocator::Content::kAnything) : peer;
   if (!base.ok()) return base.status();
   if (auto status = device.from_host(peer.value()->data(), peer_part(number), bytes); !status.ok()) return status;
-  if (!approaches) return device.mix(dtype, data, peer.value()->data(), nullptr, count, factor_);
+  if (!approaches()) return device.mix(dtype, data, peer.value()->data(), nullptr, count, factor_);
   if (auto status = device.from_host(base.value()->data(), own_part(number), bytes); !status.ok()) return status;
   return device.mix(dtype, data, peer.value()->data(), base.value()->data(), count, factor_);
 }

@@ -41,7 +41,7 @@ def draw(path, rows, caption):
 def main():
     program, picture = sys.argv[1:]
     lines = subprocess.run([program], check=True, capture_output=True, text=True).stdout.splitlines()
-    draw(picture, [json.loads(line) for line in lines], "alpha 25 µs, beta 0.9 ns/byte, gamma 0.1 ns/byte: the defaults for TCP")
+    draw(picture, [json.loads(line) for line in lines], "alpha 12 µs, beta 0.9 ns/byte, gamma 0.1 ns/byte: the defaults for TCP")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "engine/collective/value.hpp"
@@ -118,9 +119,36 @@ void large_floats_stay_where_they_are(void**) {
   assert_true(out[60] == 1 && out[61] == 0);
 }
 
+/// A message's payload is a large array's elements where they are. A few elements that follow it go along, so the number of
+/// contributors takes no message of its own, and no message has only a few elements.
+void few_elements_go_along(void**) {
+  constexpr uint64_t kLarge = 64 << 8, kChunk = 128 << 10;  // floats: 64 KiB, 512 KiB
+  std::vector<float> values(4 * kChunk);
+  std::vector<int64_t> numbers(3);
+  const auto value_of = [&](uint64_t count, uint64_t behind) {
+    Value value;
+    value.add({reinterpret_cast<std::byte*>(values.data()), count, MV_F32}, math::Reduction::kSum);
+    value.add({reinterpret_cast<std::byte*>(numbers.data()), behind, MV_I64}, math::Reduction::kSum);
+    return value;
+  };
+  const auto chunk_and_head = [](const Value& value, const Range& range) {
+    const uint64_t chunk = value.chunk(range);
+    return std::pair(chunk, value.head({range.first, chunk}).count);
+  };
+  using Counts = std::pair<uint64_t, uint64_t>;
+  assert_true(chunk_and_head(value_of(kLarge, 1), {0, kLarge + 1}) == Counts(kLarge + 1, kLarge));
+  assert_true(chunk_and_head(value_of(kLarge, 3), {0, kLarge + 3}) == Counts(kLarge, kLarge));        // 24 bytes are too many
+  assert_true(chunk_and_head(value_of(kLarge, 3), {0, kLarge + 2}) == Counts(kLarge + 2, kLarge));
+  assert_true(chunk_and_head(value_of(kLarge - 1, 1), {0, kLarge}) == Counts(kLarge, kLarge));        // gathered: all is payload
+  assert_true(chunk_and_head(value_of(kChunk + 1, 1), {0, kChunk + 2}) == Counts(kChunk + 2, kChunk + 1));
+  assert_true(chunk_and_head(value_of(2 * kChunk, 1), {0, 2 * kChunk + 1}) == Counts(kChunk, kChunk));
+  assert_true(chunk_and_head(value_of(2 * kChunk, 1), {kChunk, kChunk + 1}) == Counts(kChunk + 1, kChunk));
+}
+
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(any_order_gives_the_same), cmocka_unit_test(large_floats_stay_where_they_are)};
+  const CMUnitTest tests[] = {cmocka_unit_test(any_order_gives_the_same), cmocka_unit_test(large_floats_stay_where_they_are),
+                              cmocka_unit_test(few_elements_go_along)};
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -26,8 +26,8 @@ struct Group::Active final : Execution::Owner, base::Work {
                                 describe(running.signature())), true);
   }
 
-  void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t number, bool awaited) override {
-    const auto taken = [weak = group.weak_from_this(), op = op, number] {
+  void send_chunk(int32_t to, const Outgoing& chunk) override {
+    const auto taken = [weak = group.weak_from_this(), op = op, number = chunk.number] {
       const auto group = weak.lock();  // the caller's thread may drop a closed group meanwhile
       if (group == nullptr) return;
       const auto found = group->numbers_.find(op);
@@ -37,7 +37,7 @@ struct Group::Active final : Execution::Owner, base::Work {
       }
       group->keep_up();
     };
-    group.send_collect(static_cast<uint32_t>(to), op, range, running.signature(), payload, awaited, taken);
+    group.send_collect(static_cast<uint32_t>(to), op, running.signature(), chunk, taken);
   }
   void chunk_taken(const Chunk& chunk) override {
     if (group.forgotten_) return;

@@ -23,7 +23,7 @@ struct TransportCost {
 
 /// The defaults describe two cores of a machine of 2021 and a network of 10 Gbit/s.
 struct Costs {
-  std::array<TransportCost, base::kTransportNames.size()> transports = {{{3e-6, 0.1e-9}, {5e-6, 0.25e-9}, {25e-6, 0.9e-9}, {25e-6, 0.9e-9}, {25e-6, 0.9e-9}}};  ///< by base::TransportKind
+  std::array<TransportCost, base::kTransportNames.size()> transports = {{{3e-6, 0.1e-9}, {5e-6, 0.25e-9}, {12e-6, 0.9e-9}, {12e-6, 0.9e-9}, {12e-6, 0.9e-9}}};  ///< by base::TransportKind
   double gamma = 0.1e-9;                                                                                       ///< seconds a byte
 
   const TransportCost& of(base::TransportKind transport) const { return transports[static_cast<size_t>(transport)]; }

@@ -1,5 +1,5 @@
 #pragma once
-// Costs as a line of text: "inproc=3e-06,1e-10 shm=5e-06,2.5e-10 tcp=2.5e-05,9e-10 reduce=1e-10". The numbers are alpha
+// Costs as a line of text: "inproc=3e-06,1e-10 shm=5e-06,2.5e-10 tcp=1.2e-05,9e-10 reduce=1e-10". The numbers are alpha
 // and beta of each transport, then gamma, in seconds.
 
 #include <string>

@@ -88,13 +88,15 @@ bool Execution::receive_more(base::Status* wrong) {
 base::Status Execution::take(const Step& step, const Chunk& chunk) {
   const Range& range = chunk.range;
   const bool fits = range.first == step.receive.first + step_received_ && range.count > 0 && range.count <= step.receive.count - step_received_;
-  if (!fits || value_.bytes(range) != chunk.bytes.size())
+  const Range head = chunk.tail.size == 0 ? range : value_.head(range), tail = {head.first + head.count, range.count - head.count};
+  if (!fits || value_.bytes(head) != chunk.bytes.size() || value_.bytes(tail) != chunk.tail.size || chunk.tail.size > kTailBytes)
     return base::error(MV_EPROTOCOL, "received elements {} to {}, {} bytes, from rank {}; expected {} to {}", range.first,
-                       range.first + range.count, chunk.bytes.size(), step.from, step.receive.first + step_received_,
+                       range.first + range.count, chunk.bytes.size() + chunk.tail.size, step.from, step.receive.first + step_received_,
                        step.receive.first + step.receive.count);
   step_received_ += range.count;
   if (is_manual(step)) {
-    scratch_.scatter(range, chunk.bytes.data());
+    scratch_.scatter(head, chunk.bytes.data());
+    scratch_.scatter(tail, chunk.tail.data.data());
     handed_ = step_received_ == step.receive.count;
     return {};
   }
@@ -104,13 +106,18 @@ base::Status Execution::take(const Step& step, const Chunk& chunk) {
     return here;
   });
   vacate(range);
+  apply(step, head, chunk.bytes.data());
+  apply(step, tail, chunk.tail.data.data());
+  return {};
+}
+
+void Execution::apply(const Step& step, const Range& range, const std::byte* theirs) {
   if (step.arrival == Step::Arrival::kReduce)
-    value_.reduce(range, chunk.bytes.data(), rank_ < step.from ? math::Operand::kFirst : math::Operand::kSecond);
-  else if (value_.contiguous(range).data() != chunk.bytes.data())
-    value_.scatter(range, chunk.bytes.data());
+    value_.reduce(range, theirs, rank_ < step.from ? math::Operand::kFirst : math::Operand::kSecond);
+  else if (value_.contiguous(range).data() != theirs)
+    value_.scatter(range, theirs);
   else
     value_.written(range);
-  return {};
 }
 
 void Execution::resume() {
@@ -170,26 +177,29 @@ bool Execution::is_final(const Range& range, size_t step) const {
 }
 
 void Execution::emit(const Step& step, const Range& chunk, bool written_over) {
-  const std::span<std::byte> memory = value_.present(chunk);
-  const bool elsewhere = memory.data() != value_.contiguous(chunk).data();
-  const size_t bytes = value_.bytes(chunk);
-  base::PayloadRef payload;
+  const Range head = value_.head(chunk), behind = {head.first + head.count, chunk.count - head.count};
+  const std::span<std::byte> memory = value_.present(head);
+  const bool elsewhere = memory.data() != value_.contiguous(head).data();
+  const size_t bytes = value_.bytes(head);
+  Outgoing sent{chunk, nullptr, ++emitted_};
+  sent.tail.size = value_.bytes(behind);
+  value_.gather(behind, sent.tail.data.data());
+  base::PayloadRef& payload = sent.payload;
   if (memory.empty()) {
     const std::shared_ptr<std::byte[]> gathered(new std::byte[bytes]);
-    value_.gather(chunk, gathered.get());
+    value_.gather(head, gathered.get());
     payload = base::Payload::kept({gathered.get(), bytes}, gathered);
   } else {
     payload = written_over && !elsewhere ? base::Payload::copy(memory) : base::Payload::lent(memory);
   }
   step_sent_ += chunk.count;
-  ++emitted_;
   const bool copied = bytes <= wire::kSmallPayloadBytes;  // when they are sent
-  const bool awaited = !copied && (!is_small_ || payload->shared() != nullptr);
+  sent.awaited = !copied && (!is_small_ || payload->shared() != nullptr);
   if (!copied) {
     under_way_ += bytes;
-    lent_.push_back({emitted_, chunk, payload, bytes, awaited, elsewhere});
+    lent_.push_back({emitted_, chunk, payload, bytes, sent.awaited, elsewhere});
   }
-  owner_.send_chunk(step.to, chunk, payload, emitted_, awaited);
+  owner_.send_chunk(step.to, sent);
 }
 
 void Execution::received(int32_t from, Chunk chunk) {
@@ -214,7 +224,8 @@ base::SinkRef Execution::place(int32_t from, const Range& range, size_t bytes) {
   if (step.from != from || step.arrival != Step::Arrival::kCopy || (queue != waiting_.end() && !queue->second.empty())) return nullptr;
   const uint64_t left = step.receive.count - step_received_;
   if (range.first != step.receive.first + step_received_ || range.count == 0 || range.count > left) return nullptr;
-  const std::span<std::byte> memory = value_.contiguous(range);
+  std::span<std::byte> memory = value_.contiguous(range);
+  if (memory.size() != bytes) memory = value_.contiguous(value_.head(range));  // the rest is the message's tail
   if (memory.empty() || memory.size() != bytes) return nullptr;
   vacate(range);
   direct_.push_back({range, base::Sink::into(memory)});

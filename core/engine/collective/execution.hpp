@@ -1,6 +1,9 @@
 #pragma once
 // The execution of one rank's schedule of one operation, chunk by chunk.
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <deque>
 #include <map>
 #include <memory>
@@ -16,7 +19,23 @@ namespace mv::collective {
 
 /// An operation does not wait for the receivers of a value of at most this size, nor for those of the last bytes of a
 /// larger one: it copies what they have not taken.
-inline constexpr size_t kCopied = 64 << 10;
+inline constexpr size_t kCopied = (128 << 10) + kTailBytes;
+
+/// The few elements that follow those in a message's payload, see Value::head().
+struct Tail {
+  std::array<std::byte, kTailBytes> data;
+  size_t size = 0;  ///< as the sender says; at most kTailBytes are in `data`
+  std::span<const std::byte> bytes() const { return std::span(data).first(std::min(size, kTailBytes)); }
+};
+
+/// A chunk to be sent.
+struct Outgoing {
+  Range range;
+  base::PayloadRef payload;
+  uint64_t number = 0;   ///< among the chunks of an execution
+  bool awaited = false;  ///< this sender may wait until it is taken
+  Tail tail = {};
+};
 
 /// A chunk that has arrived. Its sender learns that it was taken when `asked` is finished.
 struct Chunk {
@@ -26,6 +45,7 @@ struct Chunk {
   std::shared_ptr<std::vector<std::byte>> own; ///< holds them if `staged` is null and keep() was called
   rpc::Asked asked;
   bool awaited = true;                         ///< its sender may wait until it is taken
+  Tail tail = {};
   void keep();
 };
 
@@ -39,7 +59,7 @@ class Execution {
     virtual ~Owner() = default;
     /// Sends elements to a rank. The owner calls sent() with the number once the rank has taken them: soon if it is
     /// `awaited`.
-    virtual void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t number, bool awaited) = 0;
+    virtual void send_chunk(int32_t to, const Outgoing& chunk) = 0;
     virtual void chunk_taken(const Chunk& chunk) = 0;
   };
 
@@ -104,6 +124,8 @@ class Execution {
   bool receive_more(base::Status* wrong);
   bool send_more();
   base::Status take(const Step& step, const Chunk& chunk);
+  /// Reduces, or writes, received elements.
+  void apply(const Step& step, const Range& range, const std::byte* theirs);
   bool is_final(const Range& range, size_t step) const;
   void vacate(const Range& range);
   void copy_rest();

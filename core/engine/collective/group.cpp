@@ -1,6 +1,7 @@
 #include "engine/collective/group.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "engine/collective/active.hpp"
@@ -34,6 +35,14 @@ Agreement::Newcomers read_newcomers(const wire::GroupNote& note) {
   std::set<Agreement::Newcomer> newcomers;
   for (uint32_t i = 0; i < std::min(note.peers()->size(), note.places()->size()); ++i) newcomers.insert({note.peers()->Get(i), note.places()->Get(i)});
   return {newcomers.begin(), newcomers.end()};
+}
+
+Tail tail_of(const wire::Collect& collect) {
+  Tail tail;
+  if (collect.tail() == nullptr) return tail;
+  tail.size = collect.tail()->size();
+  std::memcpy(tail.data.data(), collect.tail()->data(), tail.bytes().size());
+  return tail;
 }
 
 /// Whether it is a part of a message for one rank.
@@ -85,17 +94,17 @@ std::string Group::name(uint32_t rank) const { return fmt::format("rank {} of th
 // ---- words to the others
 
 /// Sends elements of an operation, or of a message to one rank.
-void Group::send_collect(uint32_t to, uint64_t op, const Range& range, const wire::Signature& signature, const base::PayloadRef& payload,
-                         bool awaited, std::function<void()> taken) {
+void Group::send_collect(uint32_t to, uint64_t op, const wire::Signature& signature, const Outgoing& chunk, std::function<void()> taken) {
   // The receiver may write this chunk where it has sent from. The acknowledgement of what it sent goes first, which
   // saves it a copy.
   const base::Peer peer = members_.peers[to];
-  payload->size() > wire::kSmallPayloadBytes ? server_.acknowledge(peer) : server_.acknowledge_many(peer);
+  chunk.payload->size() > wire::kSmallPayloadBytes ? server_.acknowledge(peer) : server_.acknowledge_many(peer);
   auto& builder = sender_.builder();
-  const auto collect =
-      wire::CreateCollect(builder.fbb(), members_.id, op, static_cast<uint32_t>(setting_.rank), range.first, range.count, &signature, awaited);
-  base::Frame frame = builder.finish(wire::Body::Collect, collect, payload);
-  sent_ += payload->size();
+  const auto tail = chunk.tail.size == 0 ? 0 : builder.fbb().CreateVector(reinterpret_cast<const uint8_t*>(chunk.tail.data.data()), chunk.tail.size);
+  const auto collect = wire::CreateCollect(builder.fbb(), members_.id, op, static_cast<uint32_t>(setting_.rank), chunk.range.first,
+                                           chunk.range.count, &signature, chunk.awaited, tail);
+  base::Frame frame = builder.finish(wire::Body::Collect, collect, chunk.payload);
+  sent_ += chunk.payload->size() + chunk.tail.size;
   met_[to] = true;
   sender_.send(members_.peers[to], std::move(frame), std::move(taken));
 }
@@ -176,7 +185,7 @@ void Group::begin(Operation operation, base::OperationRef call, Handed handed) {
   for (const uint32_t rank : drainers) drains(op, rank);
   if (!numbers_.contains(op)) return;
   for (Early& early : std::exchange(numbered.early, {})) {
-    received_ += early.chunk.bytes.size();
+    received_ += early.chunk.bytes.size() + early.chunk.tail.size;
     active.running.execution().received(static_cast<int32_t>(early.from), std::move(early.chunk));
   }
   settle(op);
@@ -361,14 +370,14 @@ void Group::on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std:
   }
   reached_[from] = std::max(reached_[from], op);
   if (!agrees(op, from, *collect.signature())) return server_.finish(asked);
-  Chunk chunk{{collect.first(), collect.count()}, payload, staged, nullptr, asked, collect.awaited()};
+  Chunk chunk{{collect.first(), collect.count()}, payload, staged, nullptr, asked, collect.awaited(), tail_of(collect)};
   Numbered& numbered = numbers_[op];
   if (numbered.active == nullptr) {
     chunk.keep();
     numbered.early.push_back({from, std::move(chunk)});
     return;
   }
-  received_ += payload.size();
+  received_ += payload.size() + chunk.tail.size;
   numbered.active->running.execution().received(static_cast<int32_t>(from), std::move(chunk));
   settle(op);
 }

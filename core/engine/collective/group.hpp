@@ -200,8 +200,7 @@ class Group : public std::enable_shared_from_this<Group> {
   void keep_up();
   void note(const Active& active) const;
 
-  void send_collect(uint32_t to, uint64_t op, const Range& range, const wire::Signature& signature, const base::PayloadRef& payload,
-                    bool awaited, std::function<void()> taken);
+  void send_collect(uint32_t to, uint64_t op, const wire::Signature& signature, const Outgoing& chunk, std::function<void()> taken);
   using Fill = std::function<void(Note&)>;
   void tell(uint32_t to, wire::GroupWord word, const Fill& fill);
   void tell_all(wire::GroupWord word, const Fill& fill);

@@ -6,6 +6,10 @@
 namespace mv::collective {
 
 namespace {
+/// A send of at most so many bytes may end before the message is received.
+constexpr size_t kSentAtOnce = 64 << 10;
+static_assert(kSentAtOnce <= kCopied);
+
 Value value_of(const Operation& operation) {
   Value value;
   for (const Array& array : operation.out) value.add(array, math::Reduction::kSum);
@@ -18,8 +22,8 @@ struct Group::Transfers::Transfer final : Execution::Owner, base::Work {
       : transfers(transfers), operation(std::move(asked)), call(std::move(caller)), peer(operation.root), signature(sign(operation, 0)) {}
 
   void withdraw(mv_status code) override { transfers.withdraw(*this, code); }
-  void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t chunk, bool awaited) override {
-    const auto taken = [weak = transfers.group_.weak_from_this(), transfers = &transfers, number = number, chunk] {
+  void send_chunk(int32_t to, const Outgoing& chunk) override {
+    const auto taken = [weak = transfers.group_.weak_from_this(), transfers = &transfers, number = number, chunk = chunk.number] {
       const auto group = weak.lock();  // the caller's thread may drop a closed group meanwhile
       if (group == nullptr) return;
       if (const auto found = transfers->sends_.find(number); found != transfers->sends_.end()) {
@@ -28,7 +32,7 @@ struct Group::Transfers::Transfer final : Execution::Owner, base::Work {
       }
       group->keep_up();
     };
-    transfers.group_.send_collect(static_cast<uint32_t>(to), number, range, signature, payload, awaited, taken);
+    transfers.group_.send_collect(static_cast<uint32_t>(to), number, signature, chunk, taken);
   }
   void chunk_taken(const Chunk& chunk) override {
     if (!transfers.group_.forgotten_) transfers.group_.server_.finish(chunk.asked);
@@ -76,7 +80,7 @@ void Group::Transfers::begin(Operation operation, const base::OperationRef& call
   transfer->execute({send_step(static_cast<int32_t>(to), transfer->all())});
   transfer->execution->send_first_alone();
   if (transfer->all().count == 0)  // the receiver waits for it nevertheless
-    group_.send_collect(to, transfer->number, {}, transfer->signature, base::Payload::copy({}), false, [] {});
+    group_.send_collect(to, transfer->number, transfer->signature, {{}, base::Payload::copy({})}, [] {});
   settle_send(transfer->number);
 }
 
@@ -135,7 +139,7 @@ void Group::Transfers::settle_send(uint64_t number) {
   if (found == sends_.end() || std::exchange(found->second->busy, true)) return;
   const TransferRef send = found->second;
   static_cast<void>(send->execution->advance());  // it receives nothing that could be wrong
-  if (send->operation.out.front().bytes() <= kCopied) send->execution->stop();
+  if (send->operation.out.front().bytes() <= kSentAtOnce) send->execution->stop();
   send->busy = false;
   const base::Peer to = group_.members_.peers[send->peer];
   if (!send->execution->done() || (!group_.lost_.contains(static_cast<uint32_t>(send->peer)) && !group_.sender_.keeps_up(to))) return;

@@ -12,6 +12,8 @@ namespace mv::collective {
 namespace {
 /// The bytes of a large array in one message: one chunk is reduced while the next is in flight.
 constexpr size_t kChunkBytes = 512 << 10;
+/// The last chunk of an array may be somewhat longer, so that no message has only a few elements.
+constexpr size_t kLargestChunk = kChunkBytes + kChunkBytes / 4;
 /// Smaller arrays are gathered into common messages.
 constexpr size_t kSmallArray = 64 << 10;
 constexpr size_t kGatheredBytes = 256 << 10;
@@ -65,16 +67,27 @@ void Value::change(const Range& range, Work work) {
 uint64_t Value::chunk(const Range& range) const {
   uint64_t taken = 0;
   each(range, [&](const ValueArray& piece, uint64_t, uint64_t count, size_t before) {
-    const size_t element = tensor::dtype_bytes(piece.array.dtype), bytes = count * element;
-    if (bytes >= kSmallArray) {
-      if (taken == 0) taken = std::min<uint64_t>(count, kChunkBytes / element);
+    const size_t element = tensor::dtype_bytes(piece.array.dtype), here = count * element;
+    if (here >= kSmallArray) {
+      if (taken > 0) return false;
+      taken = here <= kLargestChunk ? count : kChunkBytes / element;
+      if (taken == count && bytes({range.first + count, range.count - count}) <= kTailBytes) taken = range.count;
       return false;
     }
-    if (taken > 0 && before + bytes > kGatheredBytes) return false;
+    if (taken > 0 && before + here > kGatheredBytes) return false;
     taken += count;
     return true;
   });
   return taken;
+}
+
+Range Value::head(const Range& chunk) const {
+  Range head = chunk;
+  each(chunk, [&](const ValueArray& piece, uint64_t, uint64_t count, size_t) {
+    if (count * tensor::dtype_bytes(piece.array.dtype) >= kSmallArray) head.count = count;
+    return false;
+  });
+  return head;
 }
 
 size_t Value::bytes(const Range& range) const {

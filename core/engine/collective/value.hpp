@@ -15,6 +15,9 @@
 
 namespace mv::collective {
 
+/// The most bytes of a message's tail; see Value::head().
+inline constexpr size_t kTailBytes = 16;
+
 class Value {
  public:
   /// Appends an array, unless it is empty. `from`, if not null, holds the input values, and must not change while the
@@ -27,6 +30,9 @@ class Value {
   /// The number of elements of a range in its first message. Elements of a large array are sent in place. Small arrays
   /// are gathered, so many of them need no more messages than one.
   uint64_t chunk(const Range& range) const;
+  /// The elements of a message that are its payload: all, or those of a large array. The few that follow such an array are the
+  /// message's tail: the number of contributors would otherwise need a message of its own.
+  Range head(const Range& chunk) const;
   size_t bytes(const Range& range) const;
   /// The memory of the result for a range within one array; otherwise empty.
   std::span<std::byte> contiguous(const Range& range) const;

@@ -13,41 +13,35 @@ namespace mv::shard {
 
 namespace {
 
+/// At least half as many words, so that most ids find their place empty: a branch that is rarely predicted wrong.
+constexpr size_t kWordsPerRow = 8;
 /// The most scratch memory, in bytes, that a thread keeps for its next call.
 constexpr size_t kMostKept = 4 << 20;
-
-template <typename Word>
-class Numbering;
-
-template <typename Word>
-std::vector<Word>& scratch() { return base::per_thread<std::vector<Word>, Numbering<Word>>(); }
 
 /// Numbers ids in the order of their first appearance, with an open-addressing hash table. A word holds a number plus
 /// one and, in the bits above it, a part of the hash, so that few comparisons of ids fail.
 template <typename Word>
 class Numbering {
  public:
-  explicit Numbering(std::span<const int64_t> rows)
-      : rows_(rows), bits_(std::bit_width(2 * rows.size())), words_(scratch<Word>()) {
-    words_.assign(size_t{1} << bits_, 0);
-  }
-  ~Numbering() {
-    if (words_.size() * sizeof(Word) > kMostKept) words_ = {};
+  /// The words are in `memory`, which must outlive the numbering.
+  Numbering(std::span<const int64_t> rows, std::vector<Word>& memory)
+      : rows_(rows), shift_(64 - std::bit_width(kWordsPerRow / 2 * rows.size())), mask_((size_t{1} << (64 - shift_)) - 1) {
+    memory.assign(mask_ + 1, 0);
+    words_ = memory.data();
   }
 
   /// The number of the i-th row's id. A new id gets the number `next`.
   size_t number(size_t i, size_t next, const std::vector<int64_t>& unique) {
     const uint64_t hash = base::mix(static_cast<uint64_t>(rows_[i]));
-    const size_t mask = words_.size() - 1;
-    const Word tag = static_cast<Word>(hash) & ~static_cast<Word>(mask);
-    for (size_t at = hash >> (64 - bits_);; at = (at + 1) & mask) {
+    const Word tag = static_cast<Word>(hash) & ~static_cast<Word>(mask_);
+    for (size_t at = hash >> shift_;; at = (at + 1) & mask_) {
       const Word word = words_[at];
       if (word == 0) {
         words_[at] = tag | static_cast<Word>(next + 1);
         return next;
       }
-      const size_t known = static_cast<size_t>(word & mask) - 1;
-      if ((word & ~static_cast<Word>(mask)) == tag && id_of(known, unique) == rows_[i]) return known;
+      const size_t known = static_cast<size_t>(word & mask_) - 1;
+      if ((word & ~static_cast<Word>(mask_)) == tag && id_of(known, unique) == rows_[i]) return known;
     }
   }
 
@@ -58,17 +52,19 @@ class Numbering {
   }
 
   const std::span<const int64_t> rows_;
-  const int bits_;
-  std::vector<Word>& words_;
+  const int shift_;
+  const size_t mask_;
+  Word* words_;
 };
 
 template <typename Word>
-bool number_rows(std::span<const int64_t> rows, std::vector<int64_t>* unique, std::vector<int64_t>* numbers) {
-  Numbering<Word> numbering(rows);
+std::vector<Word>& scratch() { return base::per_thread<std::vector<Word>, Numbering<Word>>(); }
+
+/// False if no id is repeated. Otherwise fills `unique`, and the number of each row's id.
+template <typename Word>
+bool number_rows(std::span<const int64_t> rows, Numbering<Word> numbering, std::vector<int64_t>* unique, std::vector<int64_t>* numbers) {
   size_t i = 0;
-  for (; i < rows.size(); ++i) {
-    if (numbering.number(i, i, *unique) != i) break;
-  }
+  while (i < rows.size() && numbering.number(i, i, *unique) == i) ++i;
   if (i == rows.size()) return false;
   numbers->resize(rows.size());
   unique->reserve(rows.size());
@@ -80,6 +76,14 @@ bool number_rows(std::span<const int64_t> rows, std::vector<int64_t>* unique, st
     (*numbers)[i] = static_cast<int64_t>(number);
   }
   return true;
+}
+
+template <typename Word>
+bool number_rows(std::span<const int64_t> rows, std::vector<int64_t>* unique, std::vector<int64_t>* numbers) {
+  std::vector<Word>& memory = scratch<Word>();
+  const bool repeats = number_rows(rows, Numbering<Word>(rows, memory), unique, numbers);
+  if (memory.size() * sizeof(Word) > kMostKept) memory = {};
+  return repeats;
 }
 
 /// Fills `sums` with the neutral element of addition: for floats -0.0, which preserves the sign of a zero.

@@ -43,6 +43,12 @@ void add_one(std::byte* stored, const std::byte* added) {
   std::memcpy(stored, &sum, sizeof(T));
 }
 
+inline void add_number(mv_dtype dtype, std::byte* stored, const std::byte* added) {
+  if (dtype == MV_F32) return add_one<float>(stored, added);
+  if (dtype == MV_F64) return add_one<double>(stored, added);
+  add_one<uint64_t>(stored, added);  // MV_I64
+}
+
 }  // namespace
 
 base::Result<std::shared_ptr<Shard>> KeyedShard::make(SpecRef spec, const Position& place) {
@@ -72,6 +78,7 @@ template <typename Work>
 void KeyedShard::for_parts(std::span<const int64_t> rows, const Work& work) {
   std::array<uint64_t, kBatch> hashes;
   std::array<uint16_t, kBatch> sorted;
+  std::array<uint32_t, kBatch> likely;
   std::array<uint16_t, (1 << kPartBits) + 1> ends;
   for (size_t first = 0; first < rows.size(); first += kBatch) {
     const auto some = rows.subspan(first, std::min(kBatch, rows.size() - first));
@@ -92,11 +99,11 @@ void KeyedShard::for_parts(std::span<const int64_t> rows, const Work& work) {
       for (size_t locked = 0; locked < kMostLocked && end < some.size() && end - begin < kInFlight; ++locked) {
         Partition& part = *parts_[part_of(hashes[sorted[end]])];
         locks[locked] = std::unique_lock(part.mutex);
-        for (; end < ends[part.index]; ++end) part.records.prefetch_record(hashes[sorted[end]]);
+        for (; end < ends[part.index]; ++end) likely[sorted[end]] = part.records.prefetch_record(hashes[sorted[end]]);
       }
       while (begin < end) {
         Partition& part = *parts_[part_of(hashes[sorted[begin]])];
-        work(part, Batch{some, hashes.data(), std::span(sorted).subspan(begin, ends[part.index] - begin), first});
+        work(part, Batch{some, hashes.data(), std::span(sorted).subspan(begin, ends[part.index] - begin), first, likely.data()});
         begin = ends[part.index];
       }
     }
@@ -105,9 +112,9 @@ void KeyedShard::for_parts(std::span<const int64_t> rows, const Work& work) {
 
 // ------------------------------------------------------------ changes
 
-uint32_t KeyedShard::reach(Partition& part, int64_t id, uint64_t hash, bool* is_new) {
+uint32_t KeyedShard::reach(Partition& part, int64_t id, uint64_t hash, uint32_t likely, bool* is_new) {
   Records& records = part.records;
-  const uint32_t slot = records.find(id, hash);
+  const uint32_t slot = records.find(id, hash, likely);
   *is_new = slot == Records::kNone;
   if (!*is_new) {
     if (records.layout().is_linked) records.touch(slot);
@@ -129,12 +136,7 @@ uint32_t KeyedShard::reach(Partition& part, int64_t id, uint64_t hash, bool* is_
 void KeyedShard::add(Partition& part, const Step* step, Worker worker, uint32_t slot, int64_t id, const std::byte* values) {
   Records& records = part.records;
   std::byte* const stored = records.values(slot);
-  if (part.model->adds) {
-    if (spec_.cols == 1 && spec_.dtype == MV_F32) return add_one<float>(stored, values);
-    if (spec_.cols == 1 && spec_.dtype == MV_F64) return add_one<double>(stored, values);
-    if (spec_.cols == 1 && spec_.dtype == MV_I64) return add_one<uint64_t>(stored, values);
-    return math::add_bytes(spec_.dtype, stored, values, spec_.cols);
-  }
+  if (part.model->adds) return math::add_bytes(spec_.dtype, stored, values, spec_.cols);
   std::array<std::byte*, kMostStates> states;
   const size_t count = records.layout().states;
   for (size_t i = 0; i < count; ++i) states[i] = records.state(slot, i);
@@ -157,6 +159,7 @@ void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t
     steps.of(model_);
   }
   bool any = false;
+  const bool is_one_number = spec_.cols == 1 && (spec_.dtype == MV_F32 || spec_.dtype == MV_F64 || spec_.dtype == MV_I64);
   const auto change_batch = [&](Partition& part, const Batch& batch) {
     before_change(part);
     for (const uint16_t place : batch.places) {
@@ -167,7 +170,7 @@ void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t
         continue;
       }
       bool is_new;
-      const uint32_t slot = reach(part, id, batch.hashes[place], &is_new);
+      const uint32_t slot = reach(part, id, batch.hashes[place], batch.likely[place], &is_new);
       any = true;
       const std::byte* const source = values + (batch.first + place) * row_bytes;
       if (write == Write::Set) {
@@ -175,6 +178,10 @@ void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t
         continue;
       }
       if (is_new) initial_.fill(id, part.records.values(slot));
+      if (is_one_number && part.model->adds) {
+        add_number(spec_.dtype, part.records.values(slot), source);
+        continue;
+      }
       add(part, steps.of(part.model), worker, slot, id, source);
     }
   };
@@ -192,9 +199,9 @@ void KeyedShard::read(Worker, uint64_t, uint64_t, std::byte*) { assert(false); }
 
 // ------------------------------------------------------------ reading
 
-void KeyedShard::get(Partition& part, Worker worker, int64_t id, uint64_t hash, std::byte* out) {
+void KeyedShard::get(Partition& part, Worker worker, int64_t id, uint64_t hash, uint32_t likely, std::byte* out) {
   Records& records = part.records;
-  const uint32_t slot = records.find(id, hash);
+  const uint32_t slot = records.find(id, hash, likely);
   const bool backs_up = worker != kNoWorker && part.model->updater->keeps_backups();
   if (backs_up) before_get(part);
   if (slot == Records::kNone) {
@@ -215,7 +222,7 @@ void KeyedShard::read_rows(Worker worker, std::span<const int64_t> rows, std::by
   const uint64_t row_bytes = spec_.row_bytes();
   for_parts(rows, [&](Partition& part, const Batch& batch) {
     for (const uint16_t place : batch.places)
-      get(part, worker, batch.rows[place], batch.hashes[place], out + (batch.first + place) * row_bytes);
+      get(part, worker, batch.rows[place], batch.hashes[place], batch.likely[place], out + (batch.first + place) * row_bytes);
   });
 }
 
@@ -257,7 +264,7 @@ base::Status KeyedShard::restore(const Restored& rows) {
       const int64_t id = batch.rows[place];
       if (!spec_.has_row(id) || server_of(spec_, servers_, id) != server_) continue;
       bool is_new;
-      const uint32_t slot = reach(part, id, batch.hashes[place], &is_new);
+      const uint32_t slot = reach(part, id, batch.hashes[place], batch.likely[place], &is_new);
       const size_t source = (batch.first + place) * row_bytes;
       std::memcpy(part.records.values(slot), rows.values.data() + source, row_bytes);
       if (part.records.layout().states != rows.states.size()) continue;

@@ -74,6 +74,7 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
     const uint64_t* hashes;
     std::span<const uint16_t> places;  ///< their indices in rows and hashes
     size_t first;                      ///< the index of rows[0] in the call
+    const uint32_t* likely;            ///< by indices in rows: the records that were prefetched
   };
 
   KeyedShard(SpecRef spec, const Position& place);
@@ -88,9 +89,9 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
   void before_get(Partition& part);
 
   /// The row's record, made if there is none; sets *is_new. Evicts another record if the partition is full.
-  uint32_t reach(Partition& part, int64_t id, uint64_t hash, bool* is_new);
+  uint32_t reach(Partition& part, int64_t id, uint64_t hash, uint32_t likely, bool* is_new);
   void add(Partition& part, const Step* step, Worker worker, uint32_t slot, int64_t id, const std::byte* values);
-  void get(Partition& part, Worker worker, int64_t id, uint64_t hash, std::byte* out);
+  void get(Partition& part, Worker worker, int64_t id, uint64_t hash, uint32_t likely, std::byte* out);
   base::Status restore_got(const Restored& rows);
 
   template <typename Take>

@@ -80,12 +80,20 @@ class Records {
   /// prefetch_record(). (Always inline: GCC assumes that a function that only prefetches has no effect, and drops
   /// calls.)
   [[gnu::always_inline]] void prefetch_index(uint64_t hash) const { index_.prefetch(hash); }
-  [[gnu::always_inline]] void prefetch_record(uint64_t hash) const {
+  /// Returns the slot of the record that has been prefetched, or kNone.
+  [[gnu::always_inline]] uint32_t prefetch_record(uint64_t hash) const {
     const uint32_t slot = index_.likely(hash);
-    if (slot == kNone) return;
+    if (slot == kNone) return slot;
     const std::byte* record = at(slot);
     __builtin_prefetch(record, 1);
     __builtin_prefetch(record + layout_.stride - 1, 1);
+    return slot;
+  }
+  /// find(), at once if `likely` is the result of prefetch_record(): no record may have been erased since, except the least
+  /// recently used one.
+  uint32_t find(int64_t id, uint64_t hash, uint32_t likely) const {
+    const bool is_it = likely != kNone && !layout_.is_linked && this->id(likely) == id;
+    return is_it ? likely : find(id, hash);
   }
   /// Makes a record for an id that has none. Its values are undefined, its states zeros. Throws std::bad_alloc.
   uint32_t insert(int64_t id, uint64_t hash);

@@ -6,6 +6,7 @@
 
 #include "base/log.hpp"
 #include "base/per_thread.hpp"
+#include "base/prefetch.hpp"
 #include "math/kernels.hpp"
 #include "shard/updater/apply.hpp"
 
@@ -344,8 +345,8 @@ void DenseShard::read_each(Worker worker, std::span<std::byte* const> outs) {
 
 void DenseShard::expect() const {
   constexpr size_t kLines = 4;
-  __builtin_prefetch(stripes_.data(), 1);
-  for (size_t i = 0; i < kLines; ++i) __builtin_prefetch(values_ + i * 64);
+  base::prefetch_to_write(stripes_.data());
+  for (size_t i = 0; i < kLines; ++i) base::prefetch(values_ + i * 64);
 }
 
 void DenseShard::read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) {

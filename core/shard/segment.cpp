@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/prefetch.hpp"
 #include "base/relax.hpp"
 #include "base/sequence_lock.hpp"
 #include "math/kernels.hpp"
@@ -148,7 +149,7 @@ bool SegmentReader::read_rows(std::span<const int64_t> ids, int64_t first_row, s
   for (size_t i = 0; i < ids.size(); ++i) {
     if (i + kAhead < ids.size()) {
       const std::byte* ahead = values_ + row_of(i + kAhead) * stored_row_bytes;
-      for (size_t at = 0; at < std::min<size_t>(stored_row_bytes, 512); at += 64) __builtin_prefetch(ahead + at);
+      for (size_t at = 0; at < std::min<size_t>(stored_row_bytes, 512); at += 64) base::prefetch(ahead + at);
     }
     std::byte* to = out + i * row_bytes;
     const uint64_t row = row_of(i), element = row * cols_;

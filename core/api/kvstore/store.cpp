@@ -10,6 +10,7 @@
 #include "api/kvstore/devices.hpp"
 #include "api/kvstore/placement.hpp"
 #include "api/kvstore/rows.hpp"
+#include "base/prefetch.hpp"
 #include "math/kernels.hpp"
 #include "shard/on_device.hpp"
 #include "tensor/sparse.hpp"
@@ -36,11 +37,11 @@ void look_ahead(const Entries& entries, size_t at) {
   constexpr size_t kEntry = 12, kTable = 9, kShard = 6, kValues = 3, kLine = 64;
   if (at + kEntry >= entries.size()) return;
   const auto* const entry = reinterpret_cast<const std::byte*>(entries[at + kEntry].get());
-  __builtin_prefetch(entry);
-  __builtin_prefetch(entry + kLine);
-  __builtin_prefetch(entry + 2 * kLine);
+  base::prefetch(entry);
+  base::prefetch(entry + kLine);
+  base::prefetch(entry + 2 * kLine);
   const auto* const table = reinterpret_cast<const std::byte*>(entries[at + kTable]->table.get());
-  for (size_t i = 0; i < 3; ++i) __builtin_prefetch(table + i * kLine);
+  for (size_t i = 0; i < 3; ++i) base::prefetch(table + i * kLine);
   entries[at + kShard]->table->expect(false);
   entries[at + kValues]->table->expect(true);
 }
@@ -50,8 +51,8 @@ void expect_form(const Entries& entries, size_t at) {
   constexpr size_t kAhead = 8;
   if (at + kAhead >= entries.size()) return;
   const Entry& entry = *entries[at + kAhead];
-  __builtin_prefetch(&entry.dtype);
-  __builtin_prefetch(&entry.shape);
+  base::prefetch(&entry.dtype);
+  base::prefetch(&entry.shape);
 }
 
 /// Checks that each tensor has the form of its key. `reject`: whether any key rejects NaN and infinity.

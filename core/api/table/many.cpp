@@ -4,6 +4,7 @@
 
 #include "api/table/table_handle.hpp"
 #include "api/table/tables.hpp"
+#include "base/prefetch.hpp"
 
 namespace mv::api {
 
@@ -26,7 +27,7 @@ base::Status join_all(std::span<const Call> calls, table::Use use) {
   for (size_t i = 0; i < calls.size(); ++i) {
     if (i + kHandle < calls.size())
       for (size_t line = 0; line < sizeof(TableHandle); line += kLine)
-        __builtin_prefetch(reinterpret_cast<const std::byte*>(calls[i + kHandle].table) + line, 1);
+        base::prefetch_to_write(reinterpret_cast<const std::byte*>(calls[i + kHandle].table) + line);
     if (i + kTable < calls.size()) handle_of(calls[i + kTable]).expect(false);
     if (base::Status wrong = handle_of(calls[i]).join_many(use); !wrong.ok()) return wrong;
   }

@@ -1,6 +1,7 @@
 #include "api/table/table_handle.hpp"
 
 #include "base/per_thread.hpp"
+#include "base/prefetch.hpp"
 #include "base/undo.hpp"
 
 #include <algorithm>
@@ -148,10 +149,10 @@ base::Status TableHandle::join_many(table::Use use) {
 }
 void TableHandle::expect(bool soon) const {
   if (soon && own_ != nullptr) return own_->expect();
-  __builtin_prefetch(&table_->clock, 1);
+  base::prefetch_to_write(&table_->clock);
   if (soon || own_ == nullptr) return;
-  __builtin_prefetch(own_.get());
-  __builtin_prefetch(&own_->destroyed);
+  base::prefetch(own_.get());
+  base::prefetch(&own_->destroyed);
 }
 bool TableHandle::get_here(std::span<std::byte* const> outs, base::Status* status) {
   if (is_simple_ && !own_->destroyed) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/memory.hpp"
+#include "base/prefetch.hpp"
 
 namespace mv::shard {
 
@@ -58,11 +59,11 @@ class Index {
     return word == kEmpty || word == kDead ? kNone : (word & mask()) - 1;
   }
 
-  [[gnu::always_inline]] void prefetch(uint64_t hash) const {
+  void prefetch(uint64_t hash) const {
     const uintptr_t seen = seen_.load(std::memory_order_relaxed);
     const unsigned bits = seen % kAlignment;
     if (bits > 0)
-      __builtin_prefetch(reinterpret_cast<const uint32_t*>(seen - bits) + ((hash << skipped_) >> (64 - bits)));
+      base::prefetch(reinterpret_cast<const uint32_t*>(seen - bits) + ((hash << skipped_) >> (64 - bits)));
   }
 
   /// The position of the entry with this hash for which is_it(slot) is true, or capacity() if there is none.

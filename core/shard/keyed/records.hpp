@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/mix.hpp"
+#include "base/prefetch.hpp"
 #include "shard/keyed/index.hpp"
 #include "shard/keyed/slab.hpp"
 #include "shard/shard.hpp"
@@ -77,16 +78,15 @@ class Records {
   /// The slot of the id, or kNone. Hashes are base::mix(id).
   uint32_t find(int64_t id, uint64_t hash) const;
   /// Prefetch the memory that find() and its caller access. Call prefetch_index() for some ids and, a little later,
-  /// prefetch_record(). (Always inline: GCC assumes that a function that only prefetches has no effect, and drops
-  /// calls.)
-  [[gnu::always_inline]] void prefetch_index(uint64_t hash) const { index_.prefetch(hash); }
+  /// prefetch_record().
+  void prefetch_index(uint64_t hash) const { index_.prefetch(hash); }
   /// Returns the slot of the record that has been prefetched, or kNone.
-  [[gnu::always_inline]] uint32_t prefetch_record(uint64_t hash) const {
+  uint32_t prefetch_record(uint64_t hash) const {
     const uint32_t slot = index_.likely(hash);
     if (slot == kNone) return slot;
     const std::byte* record = at(slot);
-    __builtin_prefetch(record, 1);
-    __builtin_prefetch(record + layout_.stride - 1, 1);
+    base::prefetch_to_write(record);
+    base::prefetch_to_write(record + layout_.stride - 1);
     return slot;
   }
   /// find(), at once if `likely` is the result of prefetch_record(): no record may have been erased since, except the least

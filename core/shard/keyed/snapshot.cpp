@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/prefetch.hpp"
 #include "shard/updater/apply.hpp"
 
 namespace mv::shard {
@@ -99,7 +100,7 @@ KeyedSnapshot::Copied KeyedSnapshot::copy(const KeyedShard::Partition& part, siz
   for (; position < index.capacity() && copied.ids.size() < most; ++position) {
     if (position + kAhead < index.capacity()) {
       const uint32_t ahead = index.slot(position + kAhead);
-      if (ahead != Records::kNone) __builtin_prefetch(records.at(ahead));
+      if (ahead != Records::kNone) base::prefetch(records.at(ahead));
     }
     if (const uint32_t slot = index.slot(position); slot != Records::kNone) append_record(slot);
   }

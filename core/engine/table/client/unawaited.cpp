@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/prefetch.hpp"
 #include "engine/table/client/client.hpp"
 
 namespace mv::table {
@@ -69,7 +70,7 @@ class Client::ManyChange final : public rpc::Pending {
     client_.in_flight_.fetch_sub(reserved_, std::memory_order_relaxed);
     constexpr size_t kAhead = 16;
     for (size_t i = 0; i < tables_.size(); ++i) {
-      if (i + kAhead < tables_.size()) __builtin_prefetch(&tables_[i + kAhead]->open_changes, 1);
+      if (i + kAhead < tables_.size()) base::prefetch_to_write(&tables_[i + kAhead]->open_changes);
       const TableViewRef& table = tables_[i];
       client_.changes_.note(*table, status);
       table->open_changes.fetch_sub(1, std::memory_order_release);

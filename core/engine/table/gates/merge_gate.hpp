@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/prefetch.hpp"
 #include "base/result.hpp"
 #include "engine/rpc/pending.hpp"
 #include "engine/table/gates/waiting_gets.hpp"
@@ -87,16 +88,16 @@ class MergeGate {
   /// caches.
   void expect(int level) const {
     if (level == 0) {
-      __builtin_prefetch(first_.data());
-      return __builtin_prefetch(rounds_.data(), 1);
+      base::prefetch(first_.data());
+      return base::prefetch_to_write(rounds_.data());
     }
     if (rounds_.empty()) return;
     const Round& round = rounds_.front();
     if (level == 1) {
-      __builtin_prefetch(round.shares.data(), 1);
-      return __builtin_prefetch(round.stripes.data(), 1);
+      base::prefetch_to_write(round.shares.data());
+      return base::prefetch_to_write(round.stripes.data());
     }
-    if (!round.stripes.empty()) __builtin_prefetch(round.stripes.front().parts.data(), 1);
+    if (!round.stripes.empty()) base::prefetch_to_write(round.stripes.front().parts.data());
   }
 
   /// The number of rounds that are merged completely.

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/prefetch.hpp"
 #include "engine/table/gates/merge_gate.hpp"
 #include "engine/table/gates/stale_gate.hpp"
 #include "engine/table/gates/sync_gate.hpp"
@@ -186,7 +187,7 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
 
   static constexpr size_t kLine = 64;
   static void fetch(const void* from, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(static_cast<const std::byte*>(from) + at);
+    for (size_t at = 0; at < bytes; at += kLine) base::prefetch(static_cast<const std::byte*>(from) + at);
   }
   bool has_clocks() const { return consistency != shard::Consistency::kMerge; }
   /// The size of the fields that requests for many tables use. They lie together at the beginning.

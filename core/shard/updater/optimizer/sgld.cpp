@@ -5,12 +5,15 @@
 #define HWY_TARGET_INCLUDE "shard/updater/optimizer/sgld.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include "base/mix.hpp"
+#include "base/prefetch.hpp"
 #include "shard/updater/optimizer/formula-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace mv::shard::optimizer::HWY_NAMESPACE {
 
 constexpr size_t kBatch = 32, kSide = kBatch / 2;
+/// Elements for which numbers are drawn at a time: so few that the processor begins with the loads of the next ones meanwhile.
+constexpr size_t kDrawn = kAtOnce < 4 * kBatch ? kAtOnce : 4 * kBatch;
 
 /// c0 + c1 x + c2 x^2 + ...
 template <class D, typename... Rest>
@@ -122,7 +125,7 @@ HWY_INLINE void ask_for(const T* elements, size_t count) {
 #else
   constexpr size_t kLine = 64 / sizeof(T);
   if (count < kAtOnce + kBatch) return;
-  for (size_t i = 0; i < kBatch; i += kLine) __builtin_prefetch(elements + kAtOnce + i, kWrite);
+  for (size_t i = 0; i < kBatch; i += kLine) kWrite ? base::prefetch_to_write(elements + kAtOnce + i) : base::prefetch(elements + kAtOnce + i);
 #endif
 }
 
@@ -132,12 +135,12 @@ HWY_INLINE void sgld(const double* n, const Block& block) {
   const T half = static_cast<T>(n[kRate] / 2), deviation = static_cast<T>(std::sqrt(n[kRate]));
   const Noise noise(base::mix(static_cast<uint64_t>(n[kOwn])) + block.step->stream);
   const Arrays<T> a(block);
-  alignas(64) float normals[kAtOnce];
+  alignas(64) float normals[kDrawn];
   for (size_t done = 0; done < block.count;) {
     const uint64_t at = block.first + done;
     const size_t skipped = at % kBatch;
     Block some = block;
-    some.count = std::min(kAtOnce - skipped, block.count - done);
+    some.count = std::min(kDrawn - skipped, block.count - done);
     T* const w = a.w + done;
     const T* const g = a.g + done;
     const size_t left = block.count - done;

@@ -28,6 +28,8 @@ polyverso_swig_module(polyverso_python
   OUTPUT_NAME _capi SUFFIX ${python_suffix}
   INSTALL_DIRECTORY ${POLYVERSO_PYTHON_DIR}/polyverso)
 target_link_libraries(polyverso_python PRIVATE Python3::Module)
+# The limited API lacks functions: C would take them for functions that return int.
+target_compile_options(polyverso_python PRIVATE -Werror=implicit-function-declaration)
 if(POLYVERSO_WHEEL)
   target_compile_definitions(polyverso_python PRIVATE Py_LIMITED_API=0x030B0000)
 endif()

@@ -234,7 +234,7 @@ static int pv_refuse_error(mv_status status, const char *function, const char *w
   PyObject *kind = NULL, *value = NULL, *trace = NULL;
   PyErr_Fetch(&kind, &value, &trace);
   PyObject *text = value ? PyObject_Str(value) : NULL;
-  const char *words = text ? PyUnicode_AsUTF8(text) : NULL;
+  const char *words = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
   PyErr_Clear();
   const int refused = pv_refuse(status, function, "%s is a %.100s: %.300s", what, type, words ? words : "it has no buffer");
   Py_XDECREF(text);

@@ -18,17 +18,18 @@ case $1 in
     if [ -z "${POLYVERSO_BUNDLED:-}" ]; then installed=$(pkg-config --modversion polyverso 2>/dev/null) || true; fi
     # Before 1.0, another minor version may have another ABI.
     if [ -n "$installed" ] && [ "${installed%.*}" = "${version%.*}" ]; then
-      headers=$(pkg-config --cflags polyverso)
-      libraries="$(pkg-config --libs polyverso) -Wl,-rpath,$(cd "$(pkg-config --variable=libdir polyverso)" && pwd)"
+      folder=$(pkg-config --variable=libdir polyverso | sed 's/\\\(.\)/\1/g') # pkg-config escapes for a shell
+      folder=$(cd "$folder" && pwd)
+      eval "set -- $(pkg-config --cflags --libs polyverso)"
+      set -- "$@" "-Wl,-rpath,$folder"
     else
       sh bundled/build.sh bundled bundled/build built
-      headers=-Ibundled/capi/include
       # shellcheck disable=SC2016 # $ORIGIN is for the dynamic linker
-      libraries='built/libpolyverso.so.0 -Wl,-rpath,$ORIGIN'
+      set -- -Ibundled/capi/include built/libpolyverso.so.0 '-Wl,-rpath,$ORIGIN'
     fi
     # Equal inputs give equal bits on every machine, so a multiply and an add must not be fused into one rounding.
     # shellcheck disable=SC2086 # several flags
-    "$compiler" $flags -fPIC -shared -ffp-contract=off "-I$lua" -Iswig $headers -o built/capi.so capi.c $libraries
+    "$compiler" $flags -fPIC -shared -ffp-contract=off "-I$lua" -Iswig -o built/capi.so capi.c "$@"
     ;;
   install)
     scripts=$2 modules=$3 programs=$4

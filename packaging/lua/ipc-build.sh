@@ -12,7 +12,10 @@ case $1 in
     # The rock `polyverso` has the library, next to this module or where pkg-config finds it. Here its name suffices.
     # shellcheck disable=SC2016 # $ORIGIN is for the dynamic linker
     rpath='-Wl,-rpath,$ORIGIN'
-    if folder=$(pkg-config --variable=libdir polyverso 2>/dev/null); then rpath="$rpath:$(cd "$folder" && pwd)"; fi
+    if folder=$(pkg-config --variable=libdir polyverso 2>/dev/null); then
+      folder=$(printf %s "$folder" | sed 's/\\\(.\)/\1/g') # pkg-config escapes for a shell
+      rpath="$rpath:$(cd "$folder" && pwd)"
+    fi
     "${CC:-cc}" -shared -Wl,-soname,libpolyverso.so.0 -o built/stub/libpolyverso.so -x c /dev/null
     # shellcheck disable=SC2046 # several flags
     "${CXX:-c++}" -std=c++20 -O2 -DNDEBUG -fPIC -shared -fvisibility=hidden -fvisibility-inlines-hidden -ffp-contract=off -pthread \

@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+use File::Glob 'bsd_glob';
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Test::More;
@@ -13,7 +14,7 @@ my $have_pdl = eval { require PDL::Lite; 1 };
 my $have_mouse = eval { require Mouse; 1 };
 my @files = map { "$FindBin::Bin/../lib/$_" } qw(*.pm */*.pm */*/*.pm */*/*/*.pm);
 
-for my $file (sort map { glob } @files) {
+for my $file (sort map { bsd_glob($_) } @files) {
     open my $lines, '<', $file or die "$file: $!";
     my $text = do { local $/; <$lines> };
     my ($synopsis) = $text =~ /^=head1 SYNOPSIS\n(.*?)^=/ms or next;

@@ -13,10 +13,22 @@ Without numpy, tables take lists and buffers, and return memoryviews.
 """
 
 import importlib as _importlib
+import importlib.machinery as _machinery
+import pathlib as _pathlib
 import sys as _sys
 import typing as _typing
 
-from . import capi, errors, lr_scheduler, optimizer
+try:
+    from . import capi
+except ImportError as _error:
+    _built = [file.name for file in _pathlib.Path(__file__).parent.glob("_capi.*")]
+    if not _built or any(name == "_capi" + suffix for name in _built for suffix in _machinery.EXTENSION_SUFFIXES):
+        raise
+    raise ImportError(
+        f"{__name__}: {_built[0]} was compiled for another Python than this one, {_sys.implementation.cache_tag} ({_sys.executable}): "
+        "use the Python that it was compiled for, or install the wheel, or build Polyverso for this Python"
+    ) from _error
+from . import errors, lr_scheduler, optimizer
 from .enums import DType, Kind, TableFlag
 from .devices import Device, local_device
 from .errors import (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -38,7 +39,9 @@ def tool() -> Optional[str]:
         beside = folder / "bin" / "polyverso"
         if os.access(beside, os.X_OK) and beside.absolute() != pathlib.Path(sys.argv[0]).absolute():
             return str(beside)
-    return shutil.which("polyverso")
+    found = shutil.which("polyverso")
+    is_this = found is not None and os.path.realpath(found) == os.path.realpath(sys.argv[0])
+    return None if is_this else found
 
 
 def includes() -> str:
@@ -46,7 +49,7 @@ def includes() -> str:
     header = _beside("include/polyverso/polyverso.h", "capi/include/polyverso/polyverso.h")
     if header is None:
         sys.exit("python3 -m polyverso: the headers are not installed; Debian has them in the package libpolyverso-dev")
-    return f"-I{header.parent.parent}"
+    return shlex.quote(f"-I{header.parent.parent}")
 
 
 def libs() -> str:
@@ -55,7 +58,7 @@ def libs() -> str:
     library = _beside(f"lib/{name}", f"lib/{sysconfig.get_config_var('MULTIARCH')}/{name}")
     if library is None:
         sys.exit(f"python3 -m polyverso: there is no {name} beside this package; try pkg-config --libs polyverso")
-    return f"-L{library.parent} -l:{name} -Wl,-rpath,{library.parent}"
+    return shlex.join([f"-L{library.parent}", f"-l:{name}", f"-Wl,-rpath,{library.parent}"])
 
 
 def main() -> None:
@@ -68,6 +71,9 @@ def main() -> None:
         print(_HELP, end="", flush=True)
     found = tool()
     if found is None:
+        own = _beside("bin/polyverso")
+        if own is not None and not os.access(own, os.X_OK):
+            sys.exit(f"python3 -m polyverso: {own} can't be executed: check its mode, and how its file system is mounted")
         sys.exit("python3 -m polyverso: there is no program polyverso in PATH; it is installed into the prefix's bin")
     os.execv(found, ["polyverso", *wanted])
 

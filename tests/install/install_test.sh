@@ -132,12 +132,15 @@ io.write(string.format("%.0f", require "libipc".map(1, function(t) return t:mul(
 done
 
 step "polyverso-env, for every language"
+echo 'return "mine"' >"$scratch/mine.lua"
 expect "$version 1" "$env_of" "$python" -c '
 import polyverso
 with polyverso.init() as node: print(polyverso.capi.mv_version_text(), node.size)'
 expect "$version" "$env_of" perl -we 'use Polyverso; print Polyverso::mv_version_text()'
 for lua in lua5.1 luajit lua5.4; do
   expect "$version" "$env_of" "$lua" -e 'io.write(require("polyverso").mv_version_text())'
+  # LUA_PATH_5_4 hides LUA_PATH from Lua 5.4, so its value goes along.
+  expect mine env LUA_PATH="$scratch/?.lua;;" "$env_of" "$lua" -e 'io.write((require("mine")))'
 done
 expect "[w0] 2 2" "$env_of" polyverso run -n 2 -- "$python" -c '
 import polyverso

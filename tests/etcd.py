@@ -22,8 +22,8 @@ def is_installed():
 class Etcd:
     """Started with its data in a folder of its own. host: a hosts.Host in whose network it runs; None: this machine's loopback."""
 
-    def __init__(self, host=None, tls=None, name="default", port=None):
-        self.name = name
+    def __init__(self, host=None, tls=None, name="default", port=None, options=()):
+        self.name, self.options = name, options
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="etcd-"))
         self.host, self.tls = host, tls
         self.address = "127.0.0.1" if host is None else host.address
@@ -51,6 +51,7 @@ class Etcd:
             "etcd", "--name", self.name, "--data-dir", str(self.folder / "data"), "--listen-client-urls", client, "--advertise-client-urls", client,
             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", ",".join(members or [self.peer]),
         ]
+        command += self.options
         if self.tls:
             command += ["--cert-file", self.tls["cert"], "--key-file", self.tls["key"]]
         inside = [] if self.host is None else self.host.inside
@@ -68,9 +69,10 @@ class Etcd:
             time.sleep(0.02)
         return self
 
-    def call(self, path, **body):
+    def call(self, path, token=None, **body):
         """The answer to a request to the gateway."""
-        request = urllib.request.Request(f"http://{self.endpoint}/v3/{path}", json.dumps(body).encode())
+        headers = {} if token is None else {"Authorization": token}
+        request = urllib.request.Request(f"http://{self.endpoint}/v3/{path}", json.dumps(body).encode(), headers)
         with urllib.request.urlopen(request, timeout=10) as answer:
             return json.load(answer)
 

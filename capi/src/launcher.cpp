@@ -95,6 +95,7 @@ base::Result<Detected> detect_launcher(std::string_view wish, const Environment&
         "{} ({}) and {} ({}) disagree on this process's rank or cluster: choose one with POLYVERSO_LAUNCHER={} or {}",
         differs->first, detected.place->launcher, differs->second, place.launcher, kWords[inner], kWords[kind]);
   }
+  if (detected.place) detected.notes.clear();  // mpirun in an allocation: Slurm's note is about processes that nobody started
   return detected;
 }
 

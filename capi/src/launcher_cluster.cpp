@@ -134,15 +134,16 @@ Reading read_slurm(const Variables& variables, std::vector<std::string>& notes) 
   place.launcher = "Slurm";
   place.rank = variables.find("SLURM_PROCID");
   place.nodes = variables.find({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"});
-  if (!place.rank) return std::optional<Assignment>();
-  const auto job = variables.find({"SLURM_JOB_ID", "SLURM_JOBID"}),
-             step = variables.find({"SLURM_STEP_ID", "SLURM_STEPID"});
-  if (!step || number_of(step).value_or(0) >= kFirstPseudoStep) {
+  const auto alone = [&] {
     if (number_of(place.nodes).value_or(1) > 1)
       notes.push_back(
           fmt::format("{}, but this process was not started by srun: it is a cluster of one process", place.nodes->from));
     return std::optional<Assignment>();
-  }
+  };
+  if (!place.rank) return alone();
+  const auto job = variables.find({"SLURM_JOB_ID", "SLURM_JOBID"}),
+             step = variables.find({"SLURM_STEP_ID", "SLURM_STEPID"});
+  if (!step || number_of(step).value_or(0) >= kFirstPseudoStep) return alone();
   if (!place.nodes || !job) {
     return base::error(MV_EINVAL,
                        "{} is set, but {} is not: this looks like srun, but does not tell {}; set "

@@ -2,7 +2,9 @@
 
 import contextlib
 import signal
+import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -13,6 +15,7 @@ from named import JOIN, WORK, Named, end, sums, whole
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="etcd is missing: apt install etcd-server")
 PATIENT = dict(init_timeout_ms=30000)
+KEYS, END_OF_KEYS = "L3BvbHl2ZXJzby8=", "L3BvbHl2ZXJzbzA="  # from /polyverso/ to /polyverso0
 
 
 @pytest.fixture
@@ -290,16 +293,19 @@ def test_doctor_and_status_name_the_keeper(named, etcd):
     assert gone.returncode != 0 and 'no cluster "job" runs' in gone.stderr, gone.stderr
 
 
-def test_users_and_passwords(named, etcd):
+def add_users(etcd):
     etcd.call("auth/user/add", name="root", password="of root")
     etcd.call("auth/role/add", name="root")
     etcd.call("auth/user/grant", user="root", role="root")
     etcd.call("auth/user/add", name="job", password="of:job")
     etcd.call("auth/role/add", name="jobs")
-    key, end_of_keys = "L3BvbHl2ZXJzby8=", "L3BvbHl2ZXJzbzA="  # from /polyverso/ to /polyverso0
-    etcd.call("auth/role/grant", name="jobs", perm=dict(permType="READWRITE", key=key, range_end=end_of_keys))
+    etcd.call("auth/role/grant", name="jobs", perm=dict(permType="READWRITE", key=KEYS, range_end=END_OF_KEYS))
     etcd.call("auth/user/grant", user="job", role="jobs")
     etcd.call("auth/enable")
+
+
+def test_users_and_passwords(named, etcd):
+    add_users(etcd)
     for auth in (None, "job:wrong"):
         ending = named(2, keeper_auth=auth).python(0, JOIN).hear_attempt()[1]
         assert ending.startswith("AuthError") or "keeper_auth" in ending, ending
@@ -309,11 +315,99 @@ def test_users_and_passwords(named, etcd):
     end(nodes)
 
 
-def test_https(named, tmp_path):
-    def openssl(*arguments):
-        subprocess.run(["openssl", *arguments], cwd=tmp_path, check=True, capture_output=True)
+def test_other_users_come_while_a_cluster_runs(named, tmp_path):
+    """A token of type jwt is for one state of etcd's users: the next request needs another one."""
+    openssl(tmp_path, "genrsa", "-out", "key.pem", "2048")
+    openssl(tmp_path, "rsa", "-in", "key.pem", "-pubout", "-out", "pub.pem")
+    token = f"jwt,pub-key={tmp_path}/pub.pem,priv-key={tmp_path}/key.pem,sign-method=RS256,ttl=10m"
+    server = Etcd(options=["--auth-token", token]).start()
+    try:
+        add_users(server)
+        nodes = named(2, keeper=server.keeper("job"), keeper_auth="job:of:job", heartbeat_timeout_ms=1000, **PATIENT).begin()
+        assert sums(nodes) == whole(2)
+        root = lambda: server.call("auth/authenticate", name="root", password="of root")["token"]  # noqa: E731
+        server.call("auth/user/add", token=root(), name="other", password="of other")
+        time.sleep(4)  # a lease of 2 s that is not renewed has expired
+        assert server.call("kv/range", token=root(), key=KEYS, range_end=END_OF_KEYS).get("count") == "1"
+        end(nodes)
+    finally:
+        server.end()
 
-    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=etcd", "-addext",
+
+def test_a_deleted_name_is_put_back(named, etcd):
+    nodes = named(2, heartbeat_timeout_ms=1000).begin()
+    assert sums(nodes) == whole(2)
+    deleted = etcd.call("kv/deleterange", key=KEYS, range_end=END_OF_KEYS)
+    assert int(deleted["deleted"]) > 0
+    wait_until(lambda: int(etcd.call("kv/range", key=KEYS, range_end=END_OF_KEYS).get("count", 0)) > 0)
+    end(nodes)
+
+
+@contextlib.contextmanager
+def answering(answer):
+    """The port of a server that is not etcd: answer(socket) for each connection, after its request."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                threading.Thread(target=attend, args=(connection,), daemon=True).start()
+
+    def attend(connection):
+        with contextlib.suppress(OSError), connection:
+            while connection.recv(1 << 16):
+                answer(connection)
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.close()
+
+
+def json_answer(text, status="200 OK"):
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+    return lambda connection: connection.sendall((head + text).encode())
+
+
+@pytest.mark.parametrize("text", ["{}", '{"status":"ok"}', "[1,2]"])
+def test_a_service_that_is_not_etcd_is_named_as_such(named, text):
+    with answering(json_answer(text)) as port:
+        ending = named(2, keeper=f"etcd://127.0.0.1:{port}/job", init_timeout_ms=1000).python(0, JOIN).hear_attempt()[1]
+        assert "not one of etcd's" in ending, ending
+
+
+def test_an_etcd_that_can_not_check_a_password_now_is_asked_again(named):
+    error = json_answer('{"error":"etcdserver: leader changed","code":14}', "503 Service Unavailable")
+    with answering(error) as port:
+        begun = time.monotonic()
+        ending = named(2, keeper=f"etcd://127.0.0.1:{port}/job", keeper_auth="job:of:job", init_timeout_ms=1500).python(0, JOIN).hear_attempt()[1]
+        assert "leader changed" in ending and "refuses" not in ending, ending
+        assert time.monotonic() - begun > 1.4
+
+
+@pytest.mark.parametrize("part", [b"X-More: yes\r\n", b"x"])
+def test_an_answer_that_comes_in_drips_ends_at_the_deadline(named, part):
+    def drip(connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\n" + (b"Content-Length: 100000\r\n\r\n" if part == b"x" else b""))
+        while True:
+            connection.sendall(part)
+            time.sleep(0.1)
+
+    with answering(drip) as port:
+        begun = time.monotonic()
+        ending = named(2, keeper=f"etcd://127.0.0.1:{port}/job", init_timeout_ms=2000).python(0, JOIN).hear_attempt()[1]
+        assert "does not answer" in ending, ending
+        assert time.monotonic() - begun < 15
+
+
+def openssl(folder, *arguments):
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def test_https(named, tmp_path):
+    openssl(tmp_path, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=etcd", "-addext",
             "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem")
     server = Etcd(tls={"cert": str(tmp_path / "cert.pem"), "key": str(tmp_path / "key.pem")}).start()
     try:

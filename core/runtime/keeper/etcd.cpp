@@ -20,6 +20,7 @@ using base::JsonWriter;
 constexpr base::Nanos kLongestTry = 1s;
 constexpr base::Nanos kAgainAfter = 50ms;
 constexpr int kOk = 200;
+constexpr std::string_view kNotEtcds = "its answer is not one of etcd's: is this etcd's address?";
 // Codes of gRPC in the answers.
 constexpr int64_t kInvalidArgument = 3, kNotFound = 5, kDenied = 7, kUnauthenticated = 16;
 
@@ -58,6 +59,9 @@ std::optional<Etcd::Value> first_value(const JsonValue& range) {
   if (!bytes) return std::nullopt;
   return Etcd::Value{std::move(*bytes), number<uint64_t>(one, "mod_revision")};
 }
+
+/// Whether it is an answer of etcd: each one has a header, some within a result.
+bool is_etcds(const JsonValue& answer) { return answer.find_object("header") || answer.find_object("result"); }
 
 std::string range_of(const std::string& key) {
   JsonWriter json;
@@ -146,7 +150,10 @@ base::Status Etcd::authenticate(base::Nanos patience) {
   if (!answer.ok()) return answer.status();
   const auto document = base::JsonDocument::parse(answer.value().text);
   const auto token = document ? document->root().find_text("token") : std::nullopt;
-  if (answer.value().status != kOk || !token)
+  const int status = answer.value().status;
+  if (!token && (status < 400 || status >= 500))  // no leader, or not etcd's answer
+    return base::error(MV_EUNREACHABLE, "{}", document ? document->root().find_text("error").value_or(kNotEtcds) : kNotEtcds);
+  if (!token)
     return base::error(MV_EAUTH, "{} refuses the user \"{}\" ({}): correct keeper_auth (POLYVERSO_KEEPER_AUTH), which is USER:PASSWORD",
                        address_.where(), user_, document ? document->root().find_text("error").value_or("no token") : "no token");
   token_ = *token;
@@ -171,11 +178,14 @@ base::Result<Etcd::Reply> Etcd::call(const std::string& path, const std::string&
     if (answer.ok()) {
       const int status = answer.value().status;
       auto document = base::JsonDocument::parse(answer.value().text);
-      if (status == kOk && document) return Reply{std::move(*document), sure};
+      if (status == kOk && document && is_etcds(document->root())) return Reply{std::move(*document), sure};
       const int64_t code = document ? document->root().find_integer("code").value_or(0) : 0;
-      why = document ? std::string(document->root().find_text("error").value_or("an error")) : fmt::format("HTTP status {}, and no JSON", status);
+      why = document ? std::string(document->root().find_text("error").value_or(status == kOk ? kNotEtcds : "an error"))
+                     : fmt::format("HTTP status {}, and no JSON", status);
       if (code == kNotFound) return base::error(MV_ENOTFOUND, "{}: {}", address_.where(), why);
-      if (code == kUnauthenticated && !user_.empty() && !renewed) {
+      // A token that says more than a name is for one state of etcd's users.
+      const bool is_old = code == kUnauthenticated || why.find("auth store is old") != std::string::npos;
+      if (is_old && !user_.empty() && !renewed) {
         renewed = true;
         token_.clear();
         continue;
@@ -185,7 +195,8 @@ base::Result<Etcd::Reply> Etcd::call(const std::string& path, const std::string&
         return base::error(
             MV_EAUTH, "{} refuses this ({}): set keeper_auth (POLYVERSO_KEEPER_AUTH) to USER:PASSWORD of a user that may read and write /polyverso/",
             address_.where(), why);
-      if (status >= 400 && status < 500) return base::error(MV_ESYSTEM, "{} refuses this: {}", address_.where(), why);
+      const bool is_passing = why.find("too many requests") != std::string::npos;
+      if (status >= 400 && status < 500 && !is_passing) return base::error(MV_ESYSTEM, "{} refuses this: {}", address_.where(), why);
       sure = false;  // no leader, a time-out inside of etcd
     } else if (answer.status().code() == MV_EUNREACHABLE || answer.status().code() == MV_EPEERLOST) {
       why = answer.status().text();
@@ -258,7 +269,9 @@ base::Status Etcd::remove(const std::string& key, const std::string& bytes, Dead
 base::Result<int64_t> Etcd::grant(int64_t ttl, Deadline deadline) {
   const auto reply = call("/v3/lease/grant", fmt::format(R"({{"TTL":"{}"}})", ttl), deadline);
   if (!reply.ok()) return reply.status();
-  return number<int64_t>(reply.value().json.root(), "ID");
+  const auto lease = number<int64_t>(reply.value().json.root(), "ID");
+  if (lease == 0) return base::error(MV_EPROTOCOL, "{} gives no lease: {}", address_.where(), kNotEtcds);
+  return lease;
 }
 
 base::Status Etcd::keep_alive(int64_t lease, Deadline deadline) {

@@ -37,14 +37,18 @@ class EtcdRegistry final : public Registry {
   base::Status wait(Deadline deadline) override { return etcd_.watch(key_, revision_, deadline); }
   base::Status keep(Deadline deadline) override {
     const base::Status kept = etcd_.keep_alive(lease_, deadline);
-    if (kept.code() != MV_ENOTFOUND) return kept;
-    // The lease has expired while this process was stopped or cut off, or etcd has lost its data.
-    lease_ = 0;
+    if (!kept.ok() && kept.code() != MV_ENOTFOUND) return kept;
+    if (kept.ok()) {
+      const auto found = look(deadline);
+      if (!found.ok() || (found.value() && found.value()->id == own_.id)) return found.status();
+    } else {
+      lease_ = 0;  // it has expired while this process was stopped or cut off, or etcd has lost its data
+    }
+    const char* const why = kept.ok() ? "its key was deleted" : "the lease has expired";
     const auto taken = claim(own_, deadline);
     if (!taken.ok()) return taken.status();
     if (!taken.value()) return {};
-    return base::error(MV_ESTATE, "the lease has expired, and pid {} on {}, at {}, has taken the name", taken.value()->pid, taken.value()->host,
-                       taken.value()->address);
+    return base::error(MV_ESTATE, "{}, and pid {} on {}, at {}, has taken the name", why, taken.value()->pid, taken.value()->host, taken.value()->address);
   }
   base::Nanos keep_every() const override { return ttl_ / 4; }
   void release(Deadline deadline) override {

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 
 #include "transport/http/module.hpp"
 
@@ -16,6 +19,31 @@ namespace {
 
 /// A larger answer is not one of a service that a node talks to.
 constexpr size_t kMostAnswerBytes = 64 << 20;
+
+/// Ends what takes longer than a request may: cpp-httplib limits the time of each read only.
+class Watchdog {
+ public:
+  Watchdog(httplib::ClientImpl& client, base::Nanos patience) : thread_([this, &client, patience] {
+    std::unique_lock lock(mutex_);
+    if (!over_.wait_for(lock, patience, [this] { return is_over_; })) client.stop();
+  }) {}
+  ~Watchdog() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+    over_.notify_one();
+    thread_.join();
+  }
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool is_over_ = false;
+  std::thread thread_;  // inherits the signal mask: callers block all signals
+};
 
 class ModuleClient final : public HttpClient {
  public:
@@ -83,7 +111,10 @@ class ModuleClient final : public HttpClient {
     client_->set_connection_timeout(std::chrono::duration_cast<std::chrono::microseconds>(std::min<base::Nanos>(patience, std::chrono::seconds(1))));
     client_->set_read_timeout(std::chrono::duration_cast<std::chrono::microseconds>(patience));
     client_->set_write_timeout(std::chrono::duration_cast<std::chrono::microseconds>(patience));
-    const auto result = client_->send(http);
+    const auto result = [&] {
+      const Watchdog watchdog(*client_, std::min<base::Nanos>(patience, std::chrono::hours(24)));
+      return client_->send(http);
+    }();
     if (canceled_) return base::Status(MV_ECANCELED, "the request was cancelled");
     // cpp-httplib 0.11 takes the trailers of etcd's errors for a broken answer, although the answer is complete.
     if (result || (answer.status != 0 && (streams || answer.status >= 400) && result.error() != httplib::Error::Canceled)) return answer;

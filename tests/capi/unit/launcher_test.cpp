@@ -181,12 +181,18 @@ void slurm_on_one_machine_meets_under_the_steps_name(void**) {
 void a_batch_script_is_one_process_whatever_slurm_has_reserved(void**) {
   Variables script = kSlurm;
   script.erase("SLURM_STEP_ID");
-  for (const Variables& variables : {script, with(script, {{"SLURM_STEP_ID", "4294967291"}})}) {
+  Variables of_salloc = script;
+  of_salloc.erase("SLURM_PROCID");
+  for (const Variables& variables : {script, with(script, {{"SLURM_STEP_ID", "4294967291"}}), of_salloc}) {
     const auto detected = detect(variables);
     assert_true(detected.ok() && !detected.value().place);
     assert_int_equal(detected.value().notes.size(), 1);
     assert_non_null(strstr(detected.value().notes.front().c_str(), "not started by srun"));
   }
+  Variables by_mpirun = kOpenMpi;
+  by_mpirun.insert(of_salloc.begin(), of_salloc.end());
+  const auto detected = detect(by_mpirun);
+  assert_true(detected.ok() && detected.value().place && detected.value().notes.empty());
 }
 
 void pmi_needs_a_name_of_the_job(void**) {

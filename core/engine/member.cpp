@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.hpp"
 #include "engine/dispatch.hpp"
 
 namespace mv::engine {
@@ -291,10 +292,13 @@ void Member::tell_of(cluster::MembershipEvent event) {
 void Member::tell_who_serves(const cluster::Member& part) {
   const cluster::View& view = cluster_.view();
   const base::Peer by = view.serving(part);
-  if (std::exchange(served_by_[part.rank], by) == by) return;
-  const cluster::Member* const heir = view.find(by);
-  if (heir != nullptr)
-    tell_of({cluster::Change::kTookOver, heir->rank, heir->role, part.rank, 0, fmt::format("it serves the tables of {} from now on", view.name(part.peer))});
+  const base::Peer before = std::exchange(served_by_[part.rank], by);
+  if (before == by) return;
+  const cluster::Member *const heir = view.find(by), *const lost = view.find(before);
+  if (heir == nullptr) return;
+  if (cluster_.is_master())
+    base::detail::log_at(lost != nullptr && lost->drained ? MV_LOG_INFO : MV_LOG_WARN, "{} serves the tables of {} from now on", view.name(by), view.name(part.peer));
+  tell_of({cluster::Change::kTookOver, heir->rank, heir->role, part.rank, 0, fmt::format("it serves the tables of {} from now on", view.name(part.peer))});
 }
 
 void Member::on_drained() { drain_.handed_over(); }

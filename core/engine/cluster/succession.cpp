@@ -170,8 +170,6 @@ Succession succeed(View& view, Member& lost, uint32_t replicas) {
       part.stand_in = goes_on && !part.backups.empty() ? part.backups.front() : kNobodyServes;
       if (!part.backups.empty()) part.backups.erase(part.backups.begin());
       after.loses_values |= part.stand_in == kNobodyServes;
-      if (part.stand_in != kNobodyServes)
-        base::detail::log_at(lost.drained ? MV_LOG_INFO : MV_LOG_WARN, "{} serves the tables of {} from now on", view.name(view.serving(part)), view.name(part.peer));
     }
     after.changed.push_back(&part);
   }

@@ -180,6 +180,11 @@ void settings_name_endpoints_files_and_a_cluster(void**) {
     assert_int_equal(wrong.status().code(), MV_EINVAL);
     assert_non_null(strstr(wrong.status().text().c_str(), "etcd://HOST:2379"));
   }
+  const auto with_password = parse_address("etcd://job:pass/word@a:2379/n");
+  assert_false(with_password.ok());
+  assert_non_null(strstr(with_password.status().text().c_str(), "keeper_auth"));
+  assert_null(strstr(with_password.status().text().c_str(), "pass/word"));
+  assert_true(parse_address("etcds://a:2379/n?ca=/x@y/ca.pem").ok());
 }
 
 void entries_are_parsed_as_they_were_written(void**) {

@@ -44,6 +44,9 @@ bool take_name(std::string_view path, Address& address) {
 base::Result<Address> parse_etcd(std::string_view text, std::string_view rest, bool tls) {
   Address address;
   address.tls = tls;
+  if (const size_t at = rest.substr(0, rest.find('?')).find('@'); at != std::string_view::npos)  // the text may contain a password, so it is not repeated
+    return base::error(MV_EINVAL, "keeper={}...@{} names a user: give USER:PASSWORD in keeper_auth (POLYVERSO_KEEPER_AUTH) instead",
+                       tls ? "etcds://" : "etcd://", rest.substr(at + 1));
   const size_t slash = rest.find('/');
   if (slash == std::string_view::npos) return malformed(text, "has no name of a cluster");
   std::string_view hosts = rest.substr(0, slash), name = rest.substr(slash + 1);

@@ -294,10 +294,10 @@ void Member::tell_who_serves(const cluster::Member& part) {
   const base::Peer by = view.serving(part);
   const base::Peer before = std::exchange(served_by_[part.rank], by);
   if (before == by) return;
-  const cluster::Member *const heir = view.find(by), *const lost = view.find(before);
+  const cluster::Member *const heir = view.find(by), *const former = view.find(before);
   if (heir == nullptr) return;
-  if (cluster_.is_master())
-    base::detail::log_at(lost != nullptr && lost->drained ? MV_LOG_INFO : MV_LOG_WARN, "{} serves the tables of {} from now on", view.name(by), view.name(part.peer));
+  if (cluster_.is_master() && former != nullptr && former->is_out)
+    base::detail::log_at(former->drained ? MV_LOG_INFO : MV_LOG_WARN, "{} serves the tables of {} from now on", view.name(by), view.name(part.peer));
   tell_of({cluster::Change::kTookOver, heir->rank, heir->role, part.rank, 0, fmt::format("it serves the tables of {} from now on", view.name(part.peer))});
 }
 

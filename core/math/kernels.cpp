@@ -98,8 +98,8 @@ constexpr size_t kRowsAhead = 12, kMostAhead = 512, kLine = 64;
 template <bool kWrite>
 HWY_INLINE void fetch(const std::byte* row, size_t row_bytes) {
   const size_t bytes = row_bytes < kMostAhead ? row_bytes : kMostAhead;
-  for (size_t at = 0; at < bytes; at += kLine) kWrite ? base::prefetch_to_write(row + at) : base::prefetch(row + at);
-  kWrite ? base::prefetch_to_write(row + bytes - 1) : base::prefetch(row + bytes - 1);  // an unaligned row ends in one more line
+  for (size_t at = 0; at < bytes; at += kLine) base::prefetch<kWrite>(row + at);
+  base::prefetch<kWrite>(row + bytes - 1);  // an unaligned row ends in one more line
 }
 
 /// Calls work(row of the table, place) for each id.

@@ -13,35 +13,45 @@ namespace mv::shard {
 
 namespace {
 
-/// At least half as many words, so that most ids find their place empty: a branch that is rarely predicted wrong.
-constexpr size_t kWordsPerRow = 8;
+/// The hash table has 2 to 4 words for each row, and twice as many for few rows. Most ids then find their place empty, which the
+/// processor predicts, and the table is still in the L2 cache.
+constexpr size_t kFewRows = 4096;
 /// The most scratch memory, in bytes, that a thread keeps for its next call.
 constexpr size_t kMostKept = 4 << 20;
+
+template <typename Word>
+class Numbering;
+
+template <typename Word>
+std::vector<Word>& scratch() { return base::per_thread<std::vector<Word>, Numbering<Word>>(); }
 
 /// Numbers ids in the order of their first appearance, with an open-addressing hash table. A word holds a number plus
 /// one and, in the bits above it, a part of the hash, so that few comparisons of ids fail.
 template <typename Word>
 class Numbering {
  public:
-  /// The words are in `memory`, which must outlive the numbering.
-  Numbering(std::span<const int64_t> rows, std::vector<Word>& memory)
-      : rows_(rows), shift_(64 - std::bit_width(kWordsPerRow / 2 * rows.size())), mask_((size_t{1} << (64 - shift_)) - 1) {
-    memory.assign(mask_ + 1, 0);
-    words_ = memory.data();
+  explicit Numbering(std::span<const int64_t> rows)
+      : rows_(rows), bits_(std::bit_width((rows.size() <= kFewRows ? 4 : 2) * rows.size())), memory_(scratch<Word>()) {
+    memory_.assign(size_t{1} << bits_, 0);
+    words_ = memory_.data();
+  }
+  ~Numbering() {
+    if (memory_.size() * sizeof(Word) > kMostKept) memory_ = {};
   }
 
   /// The number of the i-th row's id. A new id gets the number `next`.
   size_t number(size_t i, size_t next, const std::vector<int64_t>& unique) {
     const uint64_t hash = base::mix(static_cast<uint64_t>(rows_[i]));
-    const Word tag = static_cast<Word>(hash) & ~static_cast<Word>(mask_);
-    for (size_t at = hash >> shift_;; at = (at + 1) & mask_) {
+    const size_t mask = (size_t{1} << bits_) - 1;
+    const Word tag = static_cast<Word>(hash) & ~static_cast<Word>(mask);
+    for (size_t at = hash >> (64 - bits_);; at = (at + 1) & mask) {
       const Word word = words_[at];
       if (word == 0) {
         words_[at] = tag | static_cast<Word>(next + 1);
         return next;
       }
-      const size_t known = static_cast<size_t>(word & mask_) - 1;
-      if ((word & ~static_cast<Word>(mask_)) == tag && id_of(known, unique) == rows_[i]) return known;
+      const size_t known = static_cast<size_t>(word & mask) - 1;
+      if ((word & ~static_cast<Word>(mask)) == tag && id_of(known, unique) == rows_[i]) return known;
     }
   }
 
@@ -52,17 +62,15 @@ class Numbering {
   }
 
   const std::span<const int64_t> rows_;
-  const int shift_;
-  const size_t mask_;
-  Word* words_;
+  const int bits_;
+  std::vector<Word>& memory_;
+  Word* words_;  ///< of memory_
 };
-
-template <typename Word>
-std::vector<Word>& scratch() { return base::per_thread<std::vector<Word>, Numbering<Word>>(); }
 
 /// False if no id is repeated. Otherwise fills `unique`, and the number of each row's id.
 template <typename Word>
-bool number_rows(std::span<const int64_t> rows, Numbering<Word> numbering, std::vector<int64_t>* unique, std::vector<int64_t>* numbers) {
+bool number_rows(std::span<const int64_t> rows, std::vector<int64_t>* unique, std::vector<int64_t>* numbers) {
+  Numbering<Word> numbering(rows);
   size_t i = 0;
   while (i < rows.size() && numbering.number(i, i, *unique) == i) ++i;
   if (i == rows.size()) return false;
@@ -76,14 +84,6 @@ bool number_rows(std::span<const int64_t> rows, Numbering<Word> numbering, std::
     (*numbers)[i] = static_cast<int64_t>(number);
   }
   return true;
-}
-
-template <typename Word>
-bool number_rows(std::span<const int64_t> rows, std::vector<int64_t>* unique, std::vector<int64_t>* numbers) {
-  std::vector<Word>& memory = scratch<Word>();
-  const bool repeats = number_rows(rows, Numbering<Word>(rows, memory), unique, numbers);
-  if (memory.size() * sizeof(Word) > kMostKept) memory = {};
-  return repeats;
 }
 
 /// Fills `sums` with the neutral element of addition: for floats -0.0, which preserves the sign of a zero.

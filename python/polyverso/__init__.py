@@ -13,14 +13,15 @@ Without numpy, tables take lists and buffers, and return memoryviews.
 """
 
 import importlib as _importlib
-import importlib.machinery as _machinery
-import pathlib as _pathlib
 import sys as _sys
 import typing as _typing
 
 try:
     from . import capi
 except ImportError as _error:
+    import importlib.machinery as _machinery
+    import pathlib as _pathlib
+
     _built = [file.name for file in _pathlib.Path(__file__).parent.glob("_capi.*")]
     if not _built or any(name == "_capi" + suffix for name in _built for suffix in _machinery.EXTENSION_SUFFIXES):
         raise

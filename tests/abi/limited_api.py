@@ -29,7 +29,7 @@ def main(compiler, root):
     known = declared(compiler)
     wrong = [
         f"{path}:{line}: {name} is not in the limited API of CPython 3.11, for which wheels are compiled"
-        for path in sorted(pathlib.Path(root, "swig").glob("python*.[hi]"))
+        for path in sorted(pathlib.Path(root, "swig").glob("*.[hi]"))
         for name, line in used(path).items()
         if name not in known
     ]

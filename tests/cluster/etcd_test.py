@@ -378,12 +378,12 @@ def test_a_service_that_is_not_etcd_is_named_as_such(named, text):
         assert "not one of etcd's" in ending, ending
 
 
-def test_an_etcd_that_can_not_check_a_password_now_is_asked_again(named):
-    error = json_answer('{"error":"etcdserver: leader changed","code":14}', "503 Service Unavailable")
-    with answering(error) as port:
+@pytest.mark.parametrize("why, code, status", [("leader changed", 14, "503 Service Unavailable"), ("too many requests", 8, "429 Too Many Requests")])
+def test_an_etcd_that_can_not_check_a_password_now_is_asked_again(named, why, code, status):
+    with answering(json_answer(f'{{"error":"etcdserver: {why}","code":{code}}}', status)) as port:
         begun = time.monotonic()
         ending = named(2, keeper=f"etcd://127.0.0.1:{port}/job", keeper_auth="job:of:job", init_timeout_ms=1500).python(0, JOIN).hear_attempt()[1]
-        assert "leader changed" in ending and "refuses" not in ending, ending
+        assert why in ending and "refuses" not in ending, ending
         assert time.monotonic() - begun > 1.4
 
 

@@ -91,7 +91,7 @@ base::Status Execution::take(const Step& step, const Chunk& chunk) {
   const Range head = chunk.tail.size == 0 ? range : value_.head(range), tail = {head.first + head.count, range.count - head.count};
   if (!fits || value_.bytes(head) != chunk.bytes.size() || value_.bytes(tail) != chunk.tail.size || chunk.tail.size > kTailBytes)
     return base::error(MV_EPROTOCOL, "received elements {} to {}, {} bytes, from rank {}; expected {} to {}", range.first,
-                       range.first + range.count, chunk.bytes.size() + chunk.tail.size, step.from, step.receive.first + step_received_,
+                       range.first + range.count, chunk.size(), step.from, step.receive.first + step_received_,
                        step.receive.first + step.receive.count);
   step_received_ += range.count;
   if (is_manual(step)) {

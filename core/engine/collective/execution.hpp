@@ -46,6 +46,7 @@ struct Chunk {
   rpc::Asked asked;
   bool awaited = true;                         ///< its sender may wait until it is taken
   Tail tail = {};
+  size_t size() const { return bytes.size() + tail.size; }
   void keep();
 };
 

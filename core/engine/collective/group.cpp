@@ -37,6 +37,7 @@ Agreement::Newcomers read_newcomers(const wire::GroupNote& note) {
   return {newcomers.begin(), newcomers.end()};
 }
 
+/// Of any size: Execution refuses one that its value does not have.
 Tail tail_of(const wire::Collect& collect) {
   Tail tail;
   if (collect.tail() == nullptr) return tail;
@@ -185,7 +186,7 @@ void Group::begin(Operation operation, base::OperationRef call, Handed handed) {
   for (const uint32_t rank : drainers) drains(op, rank);
   if (!numbers_.contains(op)) return;
   for (Early& early : std::exchange(numbered.early, {})) {
-    received_ += early.chunk.bytes.size() + early.chunk.tail.size;
+    received_ += early.chunk.size();
     active.running.execution().received(static_cast<int32_t>(early.from), std::move(early.chunk));
   }
   settle(op);
@@ -377,7 +378,7 @@ void Group::on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std:
     numbered.early.push_back({from, std::move(chunk)});
     return;
   }
-  received_ += payload.size() + chunk.tail.size;
+  received_ += chunk.size();
   numbered.active->running.execution().received(static_cast<int32_t>(from), std::move(chunk));
   settle(op);
 }

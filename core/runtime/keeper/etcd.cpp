@@ -63,6 +63,11 @@ std::optional<Etcd::Value> first_value(const JsonValue& range) {
 /// Whether it is an answer of etcd: each one has a header, some within a result.
 bool is_etcds(const JsonValue& answer) { return answer.find_object("header") || answer.find_object("result"); }
 
+/// Whether the same request may succeed later: etcd has no leader or too many requests, or this is not its answer.
+bool may_pass(int status, std::string_view why) {
+  return status < 400 || status >= 500 || why.find("too many requests") != std::string_view::npos;
+}
+
 std::string range_of(const std::string& key) {
   JsonWriter json;
   json.object([&] { json.field("key", to_base64(key)); });
@@ -151,11 +156,11 @@ base::Status Etcd::authenticate(base::Nanos patience) {
   const auto document = base::JsonDocument::parse(answer.value().text);
   const auto token = document ? document->root().find_text("token") : std::nullopt;
   const int status = answer.value().status;
-  if (!token && (status < 400 || status >= 500))  // no leader, or not etcd's answer
-    return base::error(MV_EUNREACHABLE, "{}", document ? document->root().find_text("error").value_or(kNotEtcds) : kNotEtcds);
+  const std::string_view why = document ? document->root().find_text("error").value_or(kNotEtcds) : kNotEtcds;
+  if (!token && may_pass(status, why)) return base::error(MV_EUNREACHABLE, "{}", why);
   if (!token)
     return base::error(MV_EAUTH, "{} refuses the user \"{}\" ({}): correct keeper_auth (POLYVERSO_KEEPER_AUTH), which is USER:PASSWORD",
-                       address_.where(), user_, document ? document->root().find_text("error").value_or("no token") : "no token");
+                       address_.where(), user_, why);
   token_ = *token;
   return {};
 }
@@ -195,8 +200,7 @@ base::Result<Etcd::Reply> Etcd::call(const std::string& path, const std::string&
         return base::error(
             MV_EAUTH, "{} refuses this ({}): set keeper_auth (POLYVERSO_KEEPER_AUTH) to USER:PASSWORD of a user that may read and write /polyverso/",
             address_.where(), why);
-      const bool is_passing = why.find("too many requests") != std::string::npos;
-      if (status >= 400 && status < 500 && !is_passing) return base::error(MV_ESYSTEM, "{} refuses this: {}", address_.where(), why);
+      if (!may_pass(status, why)) return base::error(MV_ESYSTEM, "{} refuses this: {}", address_.where(), why);
       sure = false;  // no leader, a time-out inside of etcd
     } else if (answer.status().code() == MV_EUNREACHABLE || answer.status().code() == MV_EPEERLOST) {
       why = answer.status().text();

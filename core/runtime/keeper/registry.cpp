@@ -44,7 +44,7 @@ class EtcdRegistry final : public Registry {
     } else {
       lease_ = 0;  // it has expired while this process was stopped or cut off, or etcd has lost its data
     }
-    const char* const why = kept.ok() ? "its key was deleted" : "the lease has expired";
+    const char* const why = kept.ok() ? "its key was deleted or overwritten" : "the lease has expired";
     const auto taken = claim(own_, deadline);
     if (!taken.ok()) return taken.status();
     if (!taken.value()) return {};

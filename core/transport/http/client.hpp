@@ -27,15 +27,14 @@ class HttpClient {
   struct Request {
     std::string path, body;
     std::string authorization{};  ///< the header of this name; empty: none
-    base::Nanos patience{};       ///< for the answer; a connection may take a second of it
+    base::Nanos patience{};       ///< for the whole answer; a connection may take a second of it
   };
   virtual ~HttpClient() = default;
   /// Posts JSON. An answer with any HTTP status is a result. MV_EUNREACHABLE: no connection, nothing was sent. MV_EPEERLOST: the connection broke, or
   /// no answer came in time; the request may have been carried out.
   virtual base::Result<HttpAnswer> post(const Request& request) = 0;
   /// Posts JSON, and passes the parts of the answer to `take` as they arrive. Returns MV_OK when `take` returns false,
-  /// when the server ends the answer, or when the patience has passed. The patience counts from each part to the next
-  /// one.
+  /// when the server ends the answer, or when the patience has passed.
   virtual base::Result<HttpAnswer> stream(const Request& request, const std::function<bool(std::string_view)>& take) = 0;
   /// Soon ends the current call and all later ones. Any thread.
   virtual void cancel() noexcept = 0;

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "transport/http/module.hpp"
@@ -20,14 +21,21 @@ namespace {
 /// A larger answer is not one of a service that a node talks to.
 constexpr size_t kMostAnswerBytes = 64 << 20;
 
-/// Ends what takes longer than a request may: cpp-httplib limits the time of each read only.
+/// Ends a request that takes longer than it may: cpp-httplib limits the time of each read only. Without a thread for it, that has to do.
 class Watchdog {
  public:
-  Watchdog(httplib::ClientImpl& client, base::Nanos patience) : thread_([this, &client, patience] {
-    std::unique_lock lock(mutex_);
-    if (!over_.wait_for(lock, patience, [this] { return is_over_; })) client.stop();
-  }) {}
+  Watchdog(httplib::ClientImpl& client, base::Nanos patience) {
+    const auto watch = [this, &client, patience] {
+      std::unique_lock lock(mutex_);
+      if (!over_.wait_for(lock, patience, [this] { return is_over_; })) client.stop();
+    };
+    try {
+      thread_ = std::thread(watch);
+    } catch (const std::system_error&) {
+    }
+  }
   ~Watchdog() {
+    if (!thread_.joinable()) return;
     {
       const std::lock_guard lock(mutex_);
       is_over_ = true;

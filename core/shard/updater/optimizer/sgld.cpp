@@ -125,7 +125,7 @@ HWY_INLINE void ask_for(const T* elements, size_t count) {
 #else
   constexpr size_t kLine = 64 / sizeof(T);
   if (count < kAtOnce + kBatch) return;
-  for (size_t i = 0; i < kBatch; i += kLine) kWrite ? base::prefetch_to_write(elements + kAtOnce + i) : base::prefetch(elements + kAtOnce + i);
+  for (size_t i = 0; i < kBatch; i += kLine) base::prefetch<kWrite>(elements + kAtOnce + i);
 #endif
 }
 

@@ -122,6 +122,7 @@ base::Status Runtime::enter_job() {
 
 base::Status Runtime::set_up() {
   cluster::Self self = self_of(settings_);
+  self.asks_keeper = by_keeper_ != nullptr && !meets_at_master_;
   const auto basis = basis_of(settings_);
   if (!basis.ok()) return basis.status();
   if (const base::Status status = serve_metrics(); !status.ok()) return status;
@@ -183,7 +184,14 @@ base::Status Runtime::set_up() {
 /// A master that takes the place of a lost one is found by the cluster's name, too.
 void Runtime::take_name() {
   if (by_keeper_ == nullptr || settings_.rank == 0 || !member_->cluster().is_master() || std::exchange(has_name_, true)) return;
-  by_keeper_->succeed(member_->cluster().self().address);
+  std::vector<std::string> members;
+  for (const cluster::Member& member : member_->cluster().view().members) members.push_back(member.address);
+  by_keeper_->succeed(member_->cluster().self().address, std::move(members));
+}
+
+/// The keeper knows a new master before this process has joined.
+void Runtime::follow_keeper() {
+  if (const auto address = by_keeper_->moved()) on_loop([&] { member_->cluster().ask_at(*address); });
 }
 
 /// The memory of other processes of this machine, by the shared-memory transport.
@@ -361,11 +369,14 @@ base::Status Runtime::wait_until_ready() {
   const auto decided = [this] { return ready_.load() || failed_.load(); };
   transport::Driven driven;
   for (int looks = 0;;) {
-    driven = loop_.drive_until(decided, settings_.exits.empty() ? limit : std::min(limit, loop_.now() + kLookAgain));
+    const bool looks_again = !settings_.exits.empty() || by_keeper_ != nullptr;
+    driven = loop_.drive_until(decided, looks_again ? std::min(limit, loop_.now() + kLookAgain) : limit);
     if (driven != transport::Driven::kTimeout || loop_.now() >= limit) break;
+    if (by_keeper_ != nullptr) follow_keeper();
     // The second look counts: a process that leaves a complete cluster has told the others before it ended.
     if (first_exit(settings_.exits) && ++looks > 1 && is_joining()) return never_joined();
   }
+  if (driven != transport::Driven::kInterrupted && by_keeper_ != nullptr) by_keeper_->settle();
   if (driven == transport::Driven::kInterrupted)
     return base::Status(MV_EINTR, "a signal interrupted the wait for the other processes; joining continues: call again");
   if (driven == transport::Driven::kBroken) return ended();
@@ -466,8 +477,10 @@ base::Status Runtime::shutdown() {
     if (driven == transport::Driven::kInterrupted)
       return base::Status(MV_EINTR, "a signal interrupted the shutdown while this process serves others: call mv_shutdown() again");
   }
+  base::Status lost;  // a worker has done its part
+  if (identity_.worker_id < 0) on_loop([&] { lost = member_->cluster().why_cut_off(); });
   stop_transports();
-  return left_with_;
+  return left_with_.ok() ? lost : left_with_;
 }
 
 void Runtime::abort(const std::string& why) {

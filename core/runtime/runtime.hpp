@@ -100,6 +100,7 @@ class Runtime final : private transport::Flusher {
   base::Status make_teams();
   base::Status meet();
   base::Status meet_by_keeper();
+  void follow_keeper();
   void take_name();
   void tell_launcher();
   base::Status listen(cluster::Self& self);

@@ -193,6 +193,45 @@ def test_a_lost_rank_0_is_replaced_and_new_processes_find_its_successor(named, w
     late.ends()
 
 
+def test_a_process_that_asks_a_master_that_hangs_follows_its_successor(named):
+    job = named(1, servers=3, replicas=1, heartbeat_timeout_ms=1500, log_level="info", **PATIENT)
+    servers = [job.start(number, [COMMAND, "server"], rank=number, role="server") for number in range(3)]
+    worker = job.python(3, WORK, rank=3, role="worker")
+    assert worker.hear("sum ").split()[1] == "1"
+    servers[0].kill(signal.SIGSTOP)
+    late = job.start(4, [COMMAND, "server"], role="server")
+    worker.tell("step")
+    assert worker.hear_attempt(30)[1] == "ok"
+    late.hear("the master is at ")
+    late.hear("polyverso server: serving as server 0 of 3")
+    servers[0].kill()
+    worker.tell("step")
+    assert worker.hear_attempt(30)[1] == "ok"
+    end([worker])
+    for server in [*servers[1:], late]:
+        server.ends()
+
+
+def test_an_etcd_that_is_away_too_long_is_named(named, etcd):
+    job = named(3, replicas=1, heartbeat_timeout_ms=500, **PATIENT)
+    nodes = job.begin()
+    assert sums(nodes) == whole(3)
+    master, *others = sorted(nodes, key=lambda node: int(node.lines[-1].split()[6]))
+    etcd.kill()
+    master.kill()
+    for node in others:
+        node.tell("step")
+    for node in others:
+        ending = node.hear_attempt(40)[1]
+        assert "MV_EPEERLOST" in ending and f"etcd at {etcd.endpoint} does not answer" in ending, ending
+    kill_all(others)
+
+
+def test_a_name_without_an_address_is_told(named):
+    ending = named(2, keeper="etcd://nowhere.invalid:2379/job", init_timeout_ms=500).python(0, JOIN).hear_attempt(60)[1]
+    assert "the name nowhere.invalid has no address" in ending, ending
+
+
 def test_calls_wait_for_an_etcd_that_is_away_while_a_server_dies(named, etcd):
     job = named(3, replicas=1, heartbeat_timeout_ms=1000, log_level="debug", **PATIENT)
     nodes = job.begin()
@@ -414,6 +453,9 @@ def test_https(named, tmp_path):
         keeper = f"etcds://{server.endpoint}/job"
         ending = named(2, keeper=keeper, init_timeout_ms=1000).python(0, JOIN).hear_attempt()[1]
         assert "certificate" in ending or "TLS handshake" in ending, ending
+        (tmp_path / "other.pem").write_text("not a certificate\n")
+        took, ending = named(2, keeper=f"{keeper}?ca={tmp_path}/other.pem").python(0, JOIN).hear_attempt()
+        assert f"{tmp_path}/other.pem can't be used" in ending and took < 5, (took, ending)
         nodes = named(2, keeper=f"{keeper}?ca={tmp_path}/cert.pem").begin()
         assert sums(nodes) == whole(2)
         end(nodes)

@@ -80,11 +80,21 @@ def test_a_name_is_free_at_once_when_all_were_killed(named, tmp_path):
 def first_server(job, folder):
     """A server that has rank 0, which a worker that came first would have."""
     server = job.server(0, rank=0)
+    wait_for(folder / "job.polyverso")
+    return server
+
+
+def wait_for(file):
     deadline = time.monotonic() + 20
-    while not (folder / "job.polyverso").exists():
+    while not file.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    return server
+
+
+def rank_0_of_two(job, folder):
+    node = job.python(0, WORK, rank=0)
+    wait_for(folder / "job.polyverso")
+    return node
 
 
 def first_to_say(nodes, text, seconds=40):
@@ -114,6 +124,19 @@ def test_a_master_that_hangs_is_replaced_and_keeps_its_name_until_it_ends(named,
     late.hear("joined ")
     worker.tell("step")
     assert worker.hear_attempt(40)[1] == "ok"
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_a_process_that_waits_at_a_rank_0_that_hangs_follows_the_next_one(named, tmp_path, replicas):
+    job = named(2, replicas=replicas)
+    first = rank_0_of_two(job, tmp_path)
+    first.kill(signal.SIGSTOP)
+    other = job.python(1, WORK, rank=1)
+    time.sleep(1)  # it has asked the folder, and is connected
+    first.kill()
+    nodes = [other, job.python(0, WORK, rank=0)]
+    assert sums(nodes, 20) == whole(2)
+    end(nodes)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "drained"])

@@ -88,3 +88,17 @@ def test_masters_that_are_lost_one_after_another(cluster):
     worker.ends()
     for server in servers[1:]:
         server.ends(seconds=10)
+
+
+def test_a_server_that_nobody_can_decide_about_ends_with_an_error(cluster):
+    job = cluster(2, 3, replicas=1, heartbeat_timeout_ms=1000)
+    workers, servers = [job.python(rank, IDLE) for rank in range(2)], [job.server(number) for number in range(3)]
+    for node in workers:
+        node.hear("up")
+    for node in (workers[0], *servers[:2]):
+        node.kill()
+    workers[1].tell("go on")
+    assert "MV_EPEERLOST" in workers[1].hear_attempt(30)[1]
+    servers[2].hear("too few are left to choose a new master")
+    workers[1].hear_attempt(30)
+    servers[2].ends(status=1)

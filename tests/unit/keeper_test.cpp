@@ -239,13 +239,13 @@ void members_of_a_folder_keep_the_name_for_each_other(void**) {
   auto master = make_registry(address, "", 5s);
   assert_false(master->claim(entry_of("master"), within(1s)).value().has_value());
   auto member = make_registry(address, "", 5s), other = make_registry(address, "", 5s);
-  member->attend();
-  other->attend();
+  member->attend(true);
+  other->attend(true);
   master->release(within(1s));  // it drains; when it dies, its file stays as well
   const auto stranger = make_registry(address, "", 5s);
   for (int i = 0; i < 3; ++i) assert_string_equal(stranger->claim(entry_of("stranger"), within(1s)).value()->id.c_str(), "master");
   assert_false(stranger->look(within(1s)).value().has_value());  // nobody to be joined yet
-  assert_false(member->take_over(entry_of("member"), within(1s)).value().has_value());
+  assert_false(member->take_over(entry_of("member"), {}, within(1s)).value().has_value());
   assert_string_equal(stranger->look(within(1s)).value()->id.c_str(), "member");
   assert_string_equal(stranger->claim(entry_of("stranger"), within(1s)).value()->id.c_str(), "member");
   member->release(within(1s));
@@ -402,8 +402,35 @@ void a_compacted_history_is_not_needed(void**) {
   assert_true(member.write(revision, "w").ok());
   Etcd watcher(server.address(), "");
   const auto begun = SteadyClock::now();
-  assert_true(watcher.watch("/polyverso/n/view", 1, within(10s)).ok());
+  assert_true(watcher.watch("/polyverso/n/view", within(10s)).ok());
   assert_true(SteadyClock::now() - begun < 5s);
+}
+
+void a_key_that_was_deleted_is_waited_for(void**) {
+  NEEDS_ETCD();
+  Server server;
+  auto first = make_registry(parse_address(server.setting("n")).value(), "", 5s), second = make_registry(parse_address(server.setting("n")).value(), "", 5s);
+  assert_false(first->claim(entry_of("first"), within(1s)).value().has_value());
+  first->release(within(1s));
+  assert_false(second->look(within(1s)).value().has_value());
+  const auto begun = SteadyClock::now();
+  assert_true(second->wait(within(500ms)).ok());
+  assert_true(SteadyClock::now() - begun > 400ms);  // what has happened before the look is no change
+}
+
+void a_new_master_takes_the_name_from_members_only(void**) {
+  NEEDS_ETCD();
+  Server server;
+  const Address address = parse_address(server.setting("n")).value();
+  auto holder = make_registry(address, "", 5s), master = make_registry(address, "", 5s);
+  Entry held = entry_of("holder"), own = entry_of("master");
+  held.address = "127.0.0.1:1", own.address = "127.0.0.1:2";
+  assert_false(holder->claim(held, within(1s)).value().has_value());
+  assert_string_equal(master->take_over(own, {"127.0.0.1:2", "127.0.0.1:3"}, within(1s)).value()->id.c_str(), "holder");
+  assert_string_equal(master->look(within(1s)).value()->id.c_str(), "holder");
+  assert_false(master->take_over(own, {"127.0.0.1:2", "127.0.0.1:1"}, within(1s)).value().has_value());
+  assert_string_equal(holder->look(within(1s)).value()->id.c_str(), "master");
+  assert_int_equal(holder->keep(within(1s)).code(), MV_ESTATE);
 }
 
 void a_dead_endpoint_is_passed_over(void**) {
@@ -469,6 +496,8 @@ int main() {
       cmocka_unit_test(an_etcd_that_restarts_goes_on_and_delays_calls),
       cmocka_unit_test(an_etcd_that_has_lost_its_data_is_noticed),
       cmocka_unit_test(a_compacted_history_is_not_needed),
+      cmocka_unit_test(a_key_that_was_deleted_is_waited_for),
+      cmocka_unit_test(a_new_master_takes_the_name_from_members_only),
       cmocka_unit_test(a_dead_endpoint_is_passed_over),
       cmocka_unit_test(no_callback_runs_after_the_destructor),
       cmocka_unit_test(a_lease_that_expires_frees_the_name),

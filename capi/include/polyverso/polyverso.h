@@ -206,7 +206,9 @@ MV_API mv_status mv_node_open(const mv_init_options *options, mv_node *node);
  *  also a server, it then serves until every worker has finished or is lost. Handles of the node are stale afterwards.
  *  @return MV_OK, also if other processes are lost; the first unreported error of a fire-and-forget add; MV_EINTR
  *          after a signal: the node still serves, call again; MV_ETIMEOUT if adds were not acknowledged within
- *          gate_timeout_ms: the other processes are notified nevertheless; MV_ESTATE without an mv_init() */
+ *          gate_timeout_ms: the other processes are notified nevertheless; MV_EPEERLOST from a process that is only a
+ *          server: the others have declared it lost, and go on without it, or nobody could decide about the members any
+ *          more; MV_ESTATE without an mv_init() */
 MV_API mv_status mv_shutdown(mv_node node);
 /** Ends the node at once, because this program has failed: the other processes see this one as lost, and their calls
  *  that need it fail with MV_EPEERLOST and a message that has `reason`, "worker 1: ValueError: ... (rank 1, ...)". Adds

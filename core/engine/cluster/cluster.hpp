@@ -93,6 +93,8 @@ class Cluster {
   Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self);
 
   void start();
+  /// The master is to be met at this address now. Does nothing once this process has its place.
+  void ask_at(const std::string& address);
   const View& view() const { return view_; }
   /// The view, in which no worker is lost only because this node has noticed that: see Owner::on_worker_lost().
   View certain_view() const;
@@ -283,6 +285,9 @@ class Cluster {
   bool can_replace_master() const;
   void await_master(const base::Status& why);
   void tell_servers();
+  std::string why_no_master() const;
+  std::string why_undecided() const;
+  bool has_keeper_trouble() const { return quorum_ == nullptr && !keeper_trouble_.ok(); }
   void stand_for_master();
   void cut_off(const base::Status& why);
   void depose();
@@ -325,6 +330,7 @@ class Cluster {
   void learn_finished(Member& worker);
   void replace(const Member& member);
   void send_ping(base::Peer to, uint64_t asks = 0, uint64_t answers = 0);
+  size_t index_of_master(const std::string& address);
   void dial_master();
   void send_leave(base::Peer to, rpc::PendingRef pending);
   bool judges_alone(base::Peer peer) const;
@@ -380,6 +386,7 @@ class Cluster {
   // with a keeper
   std::unique_ptr<QuorumKeeper> quorum_;  ///< the built-in keeper; null: another one
   Keeper* keeper_ = nullptr;
+  base::Status keeper_trouble_;  ///< of the last read or write
   View decided_;              ///< the newest decided view that this node knows
   uint64_t revision_ = 0;     ///< the keeper's, of decided_
   std::deque<Decision> decisions_;  ///< on the master: not decided yet

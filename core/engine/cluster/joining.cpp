@@ -267,6 +267,27 @@ void Cluster::start() {
   complete_if_all_here();
 }
 
+void Cluster::ask_at(const std::string& address) {
+  if (phase_ != Phase::kJoining || self_.is_master || address == masters_[asked_master_]) return;
+  base::log_info("the master is at {} now: asking it", address);
+  const base::Status moved = base::error(MV_EPEERLOST, "the master is at {} now", address);
+  const size_t next = index_of_master(address);
+  if (const base::Peer former = master_; former != base::kNobody) {
+    link_.close(former);
+    on_lost(former, moved);
+  }
+  redial_.clear();
+  asked_master_ = next;
+  dial_master();
+}
+
+size_t Cluster::index_of_master(const std::string& address) {
+  const auto known = std::ranges::find(masters_, address);
+  const size_t index = static_cast<size_t>(known - masters_.begin());
+  if (known == masters_.end()) masters_.push_back(address);
+  return index;
+}
+
 void Cluster::dial_master() { link_.dial(masters_[asked_master_]); }
 
 void Cluster::ask_to_join() {
@@ -297,8 +318,9 @@ bool Cluster::asks_again(const std::string& address) {
 void Cluster::joined(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
   joining_.reset();
   if (phase_ != Phase::kJoining) return;
-  // Another one may know who follows the one that is gone; and one that is joining itself will know the master.
-  if ((status.code() == MV_EPEERLOST && masters_.size() > 1) || status.code() == MV_EUNREACHABLE) {
+  // Another one may know who follows the one that is gone, or the keeper will (see ask_at()); and one that is joining itself will know the master.
+  const bool has_successor = masters_.size() > 1 || (self_.replicas > 0 && self_.asks_keeper);
+  if ((status.code() == MV_EPEERLOST && has_successor) || status.code() == MV_EUNREACHABLE) {
     last_dial_ = status;
     master_ = base::kNobody;
     asked_master_ = (asked_master_ + 1) % masters_.size();
@@ -312,9 +334,7 @@ void Cluster::joined(const base::Status& status, const wire::Message* answer, st
   View answered = std::move(update.value().view);
   if (const Member* const master = answered.find(answered.master); master != nullptr && answered.find(self_.peer) == nullptr) {
     base::log_info("{} is the master of this cluster now: asking it", answered.name(master->peer));  // it can't be the one that was asked
-    const auto known = std::ranges::find(masters_, master->address);
-    asked_master_ = static_cast<size_t>(known - masters_.begin());
-    if (known == masters_.end()) masters_.push_back(master->address);
+    asked_master_ = index_of_master(master->address);
     master_ = base::kNobody;
     return connected_at(master->address) != base::kNobody ? dial_later(master->address) : dial_master();
   }

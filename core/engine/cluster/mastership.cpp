@@ -108,6 +108,7 @@ void Cluster::write_next() {
     is_writing_ = false;
     const size_t count = std::exchange(writing_, 0);
     if (!cut_off_.ok()) return;
+    keeper_trouble_ = written.status();
     if (!written.ok()) {  // another process has written, or nobody knows whether this one has
       read_at_ = clock_.now() + kElectAgain;
       return;
@@ -148,6 +149,7 @@ void Cluster::read_keeper() {
   keeper_->read([this](const base::Result<Keeper::Content>& content) {
     is_writing_ = false;
     if (!cut_off_.ok()) return;
+    keeper_trouble_ = content.status();
     if (!content.ok()) {
       read_at_ = clock_.now() + kElectAgain;
       return;
@@ -359,6 +361,7 @@ void Cluster::stand_for_master() {
   keeper_->write(revision_, to_bytes(next), [this, next, could_be_master](const base::Result<uint64_t>& written) {
     is_writing_ = false;
     if (!cut_off_.ok()) return;  // the others lose this node, and ask the next master
+    keeper_trouble_ = written.status();
     if (!written.ok()) {
       if (written.status().code() != MV_EUNREACHABLE && !could_be_master) may_be_master_ = false;
       read_at_ = clock_.now() + kElectAgain;
@@ -452,18 +455,30 @@ void Cluster::tick_keeping(base::Nanos now) {
     read_at_ = now;
   }
   if (now >= read_at_) read_keeper();
-  if (now >= awaited_until_)
-    cut_off(can_replace_master() ? base::error(MV_EPEERLOST, "{}, and no other server could take its place as master within {:.3g} s", master_lost_.text(),
-                                               base::seconds(2 * self_.heartbeat_timeout + kPatience))
-                                 : base::error(MV_EPEERLOST, "{}, and of the processes that decide about the members too few are left to choose a new master",
-                                               master_lost_.text()));
+  if (now >= awaited_until_) cut_off(base::Status(MV_EPEERLOST, why_no_master()));
   if (now >= tell_undecided_at_) {
     tell_undecided_at_ = now + tell_undecided_every();
     for (const auto& [peer, contact] : contacts_)
       if (contact.connected && is_member(peer)) send_ping(peer);
   }
   if (is_undecided() && now >= patience_until() && cut_off_.ok())
-    cut_off(base::error(MV_EPEERLOST, "this process, the master, is cut off from most of the processes that decide about the members"));
+    cut_off(base::Status(MV_EPEERLOST, why_undecided()));
+}
+
+// For humans: a keeper outside of the cluster says itself what is wrong with it.
+
+std::string Cluster::why_no_master() const {
+  if (!can_replace_master())
+    return fmt::format("{}, and of the processes that decide about the members too few are left to choose a new master", master_lost_.text());
+  return fmt::format("{}, and no other server could take its place as master within {:.3g} s{}{}", master_lost_.text(),
+                     base::seconds(2 * self_.heartbeat_timeout + kPatience), has_keeper_trouble() ? ": " : "",
+                     has_keeper_trouble() ? keeper_trouble_.text() : "");
+}
+
+std::string Cluster::why_undecided() const {
+  if (!has_keeper_trouble()) return "this process, the master, is cut off from most of the processes that decide about the members";
+  return fmt::format("this process, the master, could decide nothing about the members for {:.3g} s: {}",
+                     base::seconds(2 * self_.heartbeat_timeout + kPatience), keeper_trouble_.text());
 }
 
 // ---- barriers

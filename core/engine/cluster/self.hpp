@@ -25,6 +25,7 @@ struct Self {
   bool sync_said = true;  ///< `sync` was set explicitly; otherwise the other processes decide it
   bool is_master = true;
   std::string master;   ///< the address of the master, if this node is not the master
+  bool asks_keeper = false;  ///< a process that joins hears from Cluster::ask_at() of a new master
   std::string address;  ///< where this node listens
   std::string host;
   uint32_t pid = 0;

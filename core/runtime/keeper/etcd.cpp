@@ -60,6 +60,12 @@ std::optional<Etcd::Value> first_value(const JsonValue& range) {
   return Etcd::Value{std::move(*bytes), number<uint64_t>(one, "mod_revision")};
 }
 
+/// The revision of the whole store when etcd answered.
+uint64_t revision_of(const JsonValue& answer) {
+  const auto header = answer.find_object("header");
+  return header ? number<uint64_t>(*header, "revision") : 0;
+}
+
 /// Whether it is an answer of etcd: each one has a header, some within a result.
 bool is_etcds(const JsonValue& answer) { return answer.find_object("header") || answer.find_object("result"); }
 
@@ -216,6 +222,7 @@ base::Result<Etcd::Reply> Etcd::call(const std::string& path, const std::string&
 base::Result<std::optional<Etcd::Value>> Etcd::get(const std::string& key, Deadline deadline) {
   const auto reply = call("/v3/kv/range", range_of(key), deadline);
   if (!reply.ok()) return reply.status();
+  seen_ = revision_of(reply.value().json.root());
   return first_value(reply.value().json.root());
 }
 
@@ -245,8 +252,7 @@ base::Result<Etcd::Outcome> Etcd::transact(const std::vector<Condition>& conditi
   const JsonValue root = reply.value().json.root();
   Outcome outcome;
   outcome.sure = reply.value().sure;
-  const auto header = root.find_object("header");
-  outcome.revision = header ? number<uint64_t>(*header, "revision") : 0;
+  outcome.revision = seen_ = revision_of(root);
   const auto responses = root.find_array("responses");
   // A flag that is false is left out, as are empty answers: the kind of the answers tells as well.
   outcome.done = responses && responses->size() > 0 && (*responses->begin()).find_object("response_put").has_value();
@@ -302,12 +308,12 @@ base::Result<std::optional<int64_t>> Etcd::time_left(const std::string& key, Dea
   return std::optional(number<int64_t>(reply.value().json.root(), "TTL"));
 }
 
-base::Status Etcd::watch(const std::string& key, uint64_t revision, Deadline deadline) {
+base::Status Etcd::watch(const std::string& key, Deadline deadline) {
   JsonWriter json;
   json.object([&] {
     json.object("create_request", [&] {
       json.field("key", to_base64(key));
-      json.field("start_revision", std::to_string(revision + 1));
+      json.field("start_revision", std::to_string(seen_ + 1));
     });
   });
   if (!user_.empty() && token_.empty())

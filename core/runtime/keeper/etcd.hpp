@@ -62,9 +62,9 @@ class Etcd {
   base::Status revoke(int64_t lease, Deadline deadline);
   /// The seconds until the lease of a key expires; nothing if the key has no lease.
   base::Result<std::optional<int64_t>> time_left(const std::string& key, Deadline deadline);
-  /// Waits for a change of the key after `revision`. Returns then, or at the deadline, or a little earlier. The caller
+  /// Waits for a change of the key after the last get() or transact(). Returns then, or at the deadline, or a little earlier. The caller
   /// reads the key to see what has changed.
-  base::Status watch(const std::string& key, uint64_t revision, Deadline deadline);
+  base::Status watch(const std::string& key, Deadline deadline);
 
   /// Ends calls soon. Any thread.
   void cancel() noexcept;
@@ -86,6 +86,7 @@ class Etcd {
   const Address address_;
   std::string user_, password_, token_;
   size_t current_ = 0;  ///< endpoint
+  uint64_t seen_ = 0;   ///< the store's revision at the last get() or transact()
   std::mutex mutex_;
   std::condition_variable canceling_;
   bool canceled_ = false;                          // under mutex_

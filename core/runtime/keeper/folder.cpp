@@ -146,8 +146,9 @@ base::Status Folder::keep(Deadline) {
   return base::error(MV_EUNREACHABLE, "{} can't be read any more, or was changed", path_);
 }
 
-void Folder::attend() {
-  attending_ = open(O_RDWR);
+void Folder::attend(bool attends) {
+  if (attends && attending_ && is_at(attending_, path_)) return;
+  attending_ = attends ? open(O_RDWR) : transport::Fd();
   // The process that claims the name may have this byte for a moment.
   for (int tries = 0; attending_ && !set_lock(attending_, kMembers, F_RDLCK);)
     if (++tries == kMostLooks || !pause(kLookAgain)) attending_.reset();

@@ -18,8 +18,8 @@ class Folder final : public Registry {
   ~Folder() override;
 
   base::Result<std::optional<Entry>> claim(const Entry& entry, Deadline deadline) override { return take(entry, /*is_member=*/false, deadline); }
-  base::Result<std::optional<Entry>> take_over(const Entry& entry, Deadline deadline) override { return take(entry, /*is_member=*/true, deadline); }
-  void attend() override;
+  base::Result<std::optional<Entry>> take_over(const Entry& entry, const std::vector<std::string>&, Deadline deadline) override { return take(entry, /*is_member=*/true, deadline); }
+  void attend(bool attends) override;
   base::Result<std::optional<Entry>> look(Deadline deadline) override;
   base::Status wait(Deadline deadline) override;
   base::Status keep(Deadline deadline) override;

@@ -24,9 +24,12 @@ class EtcdRegistry final : public Registry {
         ttl_(std::max(kShortestLease, std::chrono::ceil<std::chrono::seconds>(2 * std::min<base::Nanos>(heartbeat, kLongestHeartbeat)))) {}
 
   base::Result<std::optional<Entry>> claim(const Entry& entry, Deadline deadline) override { return put(entry, {.key = key_, .revision = 0}, deadline); }
-  base::Result<std::optional<Entry>> take_over(const Entry& entry, Deadline deadline) override {
+  base::Result<std::optional<Entry>> take_over(const Entry& entry, const std::vector<std::string>& members, Deadline deadline) override {
     const auto value = etcd_.get(key_, deadline);
     if (!value.ok()) return value.status();
+    auto found = read(value.value());
+    if (!found.ok() || (found.value() && found.value()->id != entry.id && std::ranges::find(members, found.value()->address) == members.end()))
+      return found;
     return put(entry, {.key = key_, .revision = value.value() ? value.value()->revision : 0}, deadline);
   }
   base::Result<std::optional<Entry>> look(Deadline deadline) override {
@@ -34,7 +37,7 @@ class EtcdRegistry final : public Registry {
     if (!value.ok()) return value.status();
     return read(value.value());
   }
-  base::Status wait(Deadline deadline) override { return etcd_.watch(key_, revision_, deadline); }
+  base::Status wait(Deadline deadline) override { return etcd_.watch(key_, deadline); }
   base::Status keep(Deadline deadline) override {
     const base::Status kept = etcd_.keep_alive(lease_, deadline);
     if (!kept.ok() && kept.code() != MV_ENOTFOUND) return kept;
@@ -76,10 +79,7 @@ class EtcdRegistry final : public Registry {
         continue;
       }
       if (!outcome.ok()) return outcome.status();
-      if (outcome.value().done) {
-        revision_ = outcome.value().revision;
-        return std::optional<Entry>();
-      }
+      if (outcome.value().done) return std::optional<Entry>();
       auto found = read(outcome.value().found.front());
       if (!found.ok()) return found.status();
       if (found.value() && found.value()->id == entry.id) return std::optional<Entry>();  // an earlier try was carried out
@@ -89,7 +89,6 @@ class EtcdRegistry final : public Registry {
   }
   base::Result<std::optional<Entry>> read(const std::optional<Etcd::Value>& value) {
     if (!value) return std::optional<Entry>();
-    revision_ = value->revision;
     auto entry = parse_entry(value->bytes);
     if (entry) return entry;
     return base::error(MV_EPROTOCOL, "{}: the key {} is not of this version of Polyverso: choose another name, or delete the key",
@@ -102,7 +101,6 @@ class EtcdRegistry final : public Registry {
   const std::chrono::seconds ttl_;
   Entry own_;
   int64_t lease_ = 0;
-  uint64_t revision_ = 0;  ///< of the value that was last seen
 };
 
 }  // namespace

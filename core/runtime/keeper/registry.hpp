@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "runtime/keeper/address.hpp"
@@ -34,12 +35,12 @@ class Registry {
   /// process that has it.
   virtual base::Result<std::optional<Entry>> claim(const Entry& entry, Deadline deadline) = 0;
   /// Takes the name from the process that has it, because the members have declared that process lost. Returns its
-  /// entry if the name can't be taken yet.
-  virtual base::Result<std::optional<Entry>> take_over(const Entry& entry, Deadline deadline) = 0;
-  /// This process is a member that may take the name over. While there are such members, no other process gets the name:
-  /// the place of a process that has died, or has left, is theirs. Where a name stays taken for a while anyway, this
-  /// does nothing.
-  virtual void attend() {}
+  /// entry if the name can't be taken yet, or if it is not one of the members: then another cluster has the name.
+  /// @param members their addresses
+  virtual base::Result<std::optional<Entry>> take_over(const Entry& entry, const std::vector<std::string>& members, Deadline deadline) = 0;
+  /// @param attends  this process is a member that may take the name over, or will be one soon. While there are such members, no other process gets the
+  ///                 name: the place of a process that has died, or has left, is theirs. Where a name stays taken for a while anyway, this does nothing
+  virtual void attend(bool /*attends*/) {}
   /// The entry of the process that has the name.
   virtual base::Result<std::optional<Entry>> look(Deadline deadline) = 0;
   /// Waits for a change since the last look() or claim(). Returns then, or at the deadline, or a little earlier.

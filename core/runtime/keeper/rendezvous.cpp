@@ -123,20 +123,39 @@ base::Result<Place> Rendezvous::wait() {
   return std::move(*result_);
 }
 
-void Rendezvous::succeed(const std::string& address) {
-  if (thread_.joinable()) thread_.join();  // it has ended, since this process was not rank 0
-  const Entry own{address, host_name(), static_cast<uint32_t>(getpid()), runtime::random_secret().substr(0, 32)};
-  auto thread = start_quiet_thread([this, own] { take_over(own); });
-  if (!thread.ok()) return base::log_warn("keeper: new processes do not find this master: {}", thread.status().text());
-  thread_ = std::move(thread).value();
+std::optional<std::string> Rendezvous::moved() {
+  const std::lock_guard lock(idle_mutex_);
+  return std::exchange(moved_, std::nullopt);
 }
 
-void Rendezvous::take_over(const Entry& own) {
+void Rendezvous::settle() {
+  const std::lock_guard lock(idle_mutex_);
+  settled_ = true;
+  idle_.notify_all();
+}
+
+void Rendezvous::succeed(const std::string& address, std::vector<std::string> members) {
+  const std::lock_guard lock(idle_mutex_);
+  succeeding_ = Entry{address, host_name(), static_cast<uint32_t>(getpid()), runtime::random_secret().substr(0, 32)};
+  members_ = std::move(members);
+  settled_ = true;
+  idle_.notify_all();
+}
+
+/// False if the object is being destroyed.
+bool Rendezvous::pause(base::Nanos span) {
+  std::unique_lock lock(idle_mutex_);
+  idle_.wait_for(lock, span, [this] { return stopping(); });
+  return !stopping();
+}
+
+void Rendezvous::take_over() {
   bool warned = false;
-  while (!stopping()) {
-    const auto taken = registry_->take_over(own, SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(kPerQuestion));
+  do {
+    const auto taken =
+        registry_->take_over(*succeeding_, members_, SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(kPerQuestion));
     if (taken.ok() && !taken.value()) {
-      base::log_info("keeper: {} has this process as the master of \"{}\" now, at {}", address_.where(), address_.name, own.address);
+      base::log_info("keeper: {} has this process as the master of \"{}\" now, at {}", address_.where(), address_.name, succeeding_->address);
       kept_for_ = "the master";
       set_state(fmt::format("this process is {}, kept by {}", kept_for_, registry_->kept_by()));
       return keep();
@@ -144,8 +163,22 @@ void Rendezvous::take_over(const Entry& own) {
     if (taken.status().code() != MV_ECANCELED && !std::exchange(warned, true))
       base::log_warn("keeper: new processes do not find this master yet: {}",
                      taken.ok() ? fmt::format("pid {} on {} has the name", taken.value()->pid, taken.value()->host) : taken.status().text());
-    std::unique_lock lock(idle_mutex_);
-    idle_.wait_for(lock, kAskAgain, [this] { return stopping(); });
+  } while (pause(kAskAgain));
+}
+
+/// A process that waits for its place learns from the keeper where the others meet when rank 0 hangs, or ends.
+void Rendezvous::watch(std::string known) {
+  while (!stopping() && !settled_) {
+    const auto found = registry_->look(SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(kPerQuestion));
+    if (found.ok() && found.value() && found.value()->address != known && misleads(*found.value()).ok()) {
+      known = found.value()->address;
+      set_state(fmt::format("rank 0 was found, pid {} on {}", found.value()->pid, found.value()->host));
+      const std::lock_guard lock(idle_mutex_);
+      moved_ = known;
+    }
+    // Only members keep the place of a rank 0 that has died: those that wait give it free, for the next one.
+    if (found.ok()) registry_->attend(arrival_.may_succeed && found.value().has_value());
+    if (!found.ok() || !registry_->wait(SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(kPerQuestion)).ok()) pause(kAskAgain);
   }
 }
 
@@ -164,12 +197,21 @@ void Rendezvous::run() {
       SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(std::min<base::Nanos>(arrival_.patience, std::chrono::hours(24 * 365))));
   const bool keeps = place.ok() && place.value().is_master;
   const bool attends = place.ok() && arrival_.may_succeed;
+  const std::optional<std::string> known = place.ok() && arrival_.master.empty() ? std::optional(place.value().master) : std::nullopt;
   result_ = std::move(place);
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(met_.get(), &one, sizeof one);
   if (keeps) return keep();
   registry_->release(SteadyClock::now() + kToRelease);  // what it has taken to compete
-  if (attends) registry_->attend();
+  registry_->attend(attends);
+  if (known) watch(*known);
+  if (!attends) return;
+  registry_->attend(true);
+  {
+    std::unique_lock lock(idle_mutex_);
+    idle_.wait(lock, [this] { return stopping() || succeeding_; });
+  }
+  if (!stopping()) take_over();
 }
 
 base::Result<Place> Rendezvous::meet(Deadline deadline) {
@@ -308,11 +350,7 @@ base::Result<Place> Rendezvous::compete(Listening listening, Deadline deadline) 
 void Rendezvous::keep() {
   bool silent = false;
   while (true) {
-    {
-      std::unique_lock lock(idle_mutex_);
-      idle_.wait_for(lock, registry_->keep_every(), [this] { return stopping(); });
-    }
-    if (stopping()) return registry_->release(SteadyClock::now() + kToRelease);
+    if (!pause(registry_->keep_every())) return registry_->release(SteadyClock::now() + kToRelease);
     const base::Status kept = registry_->keep(
         SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(std::max<base::Nanos>(registry_->keep_every(), kPerQuestion)));
     if (kept.code() == MV_ECANCELED) continue;

@@ -7,8 +7,10 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "runtime/keeper/registry.hpp"
 #include "transport/fd.hpp"
@@ -35,8 +37,8 @@ struct Place {
   transport::Fd listening;  ///< of rank 0: its socket, which already listens at the published address; none if that is `Arrival::listen_fd`
 };
 
-/// Works on a thread of its own until this process has its place. At the master, the thread works until the object is
-/// destroyed, because it keeps the name.
+/// Works on a thread of its own until this process is a member. At the master, and at those that may succeed it, the thread lives as long as the
+/// object: it keeps the name.
 class Rendezvous {
  public:
   /// MV_EINVAL, MV_ESYSTEM.
@@ -49,9 +51,15 @@ class Rendezvous {
   /// Waits for the place. MV_EINTR after a signal: call again. MV_ETIMEOUT: rank 0 did not appear; MV_EADDRINUSE: a living process has the name;
   /// MV_EUNREACHABLE: the keeper does not answer, or rank 0 can't be reached at its address; MV_EAUTH; MV_EINVAL.
   base::Result<Place> wait();
+  /// Where rank 0, or the master, is now, if that is another address than the one that was returned last: by wait(), or by this. Until settle().
+  /// Does not wait.
+  std::optional<std::string> moved();
+  /// This process is a member, or will never be one. Does not wait.
+  void settle();
   /// The members have made this process, at `address`, their master. Takes the name from its predecessor, so that new
   /// processes find it. Does not wait. To be called after wait() has returned the place.
-  void succeed(const std::string& address);
+  /// @param members their addresses: the name is taken from one of them, and from nobody else
+  void succeed(const std::string& address, std::vector<std::string> members);
   /// One line for humans: the keeper, the cluster's name, and their state. Any thread.
   std::string state() const;
   void abandon_after_fork() noexcept;
@@ -64,7 +72,9 @@ class Rendezvous {
   };
   Rendezvous(Arrival arrival, Address address);
   void run();
-  void take_over(const Entry& own);
+  void watch(std::string known);
+  bool pause(base::Nanos span);
+  void take_over();
   base::Result<Listening> listen(const std::string& where) const;
   base::Result<std::string> advertised(const std::string& bound) const;
   base::Result<Place> meet(Deadline deadline);
@@ -83,9 +93,13 @@ class Rendezvous {
   const std::unique_ptr<Registry> registry_;
   transport::Fd met_;  ///< an eventfd, readable once result_ is there
   std::optional<base::Result<Place>> result_;
-  std::atomic<bool> stopping_{false};
+  std::atomic<bool> stopping_{false}, settled_{false};
   std::mutex idle_mutex_;
   std::condition_variable idle_;
+  // Under idle_mutex_.
+  std::optional<std::string> moved_;
+  std::optional<Entry> succeeding_;  ///< this process, once it is to take the name
+  std::vector<std::string> members_;
   mutable std::mutex state_mutex_;
   std::string state_;
   const char* kept_for_ = "rank 0";  // used by the thread: "rank 0" or "the master"

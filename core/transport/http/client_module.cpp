@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <httplib.h>
+#include <netdb.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -133,18 +134,26 @@ class ModuleClient final : public HttpClient {
     switch (error) {
       case httplib::Error::Connection:
       case httplib::Error::BindIPAddress:
-        return base::Status(MV_EUNREACHABLE, "it can't be connected to");
+        return base::Status(MV_EUNREACHABLE, why_not_connected());
       case httplib::Error::ConnectionTimeout:
         return base::Status(MV_EUNREACHABLE, "the connection takes too long");
       case httplib::Error::SSLConnection:
         return base::Status(MV_EUNREACHABLE, "the TLS handshake fails");
       case httplib::Error::SSLLoadingCerts:
-        return base::Status(MV_EUNREACHABLE, "the file of authorities can't be used");
+        return base::error(MV_EINVAL, "the file of authorities {} can't be used: it has to contain certificates as PEM", target_.ca);
       case httplib::Error::SSLServerVerification:
         return base::Status(MV_EUNREACHABLE, "its certificate is not valid for this name, or not signed by the given authorities");
       default:
         return base::Status(MV_EPEERLOST, "it has not answered");
     }
+  }
+
+  /// cpp-httplib does not tell a name without an address from a service that does not listen.
+  std::string why_not_connected() const {
+    addrinfo* found = nullptr;
+    const int failed = getaddrinfo(target_.host.c_str(), nullptr, nullptr, &found);
+    if (found != nullptr) freeaddrinfo(found);
+    return failed == 0 ? "it can't be connected to" : fmt::format("the name {} has no address: {}", target_.host, gai_strerror(failed));
   }
 
   const HttpTarget target_;

@@ -13,9 +13,10 @@ namespace mv::shard {
 
 namespace {
 
-/// The hash table has 2 to 4 words for each row, and twice as many for few rows. Most ids then find their place empty, which the
-/// processor predicts, and the table is still in the L2 cache.
-constexpr size_t kFewRows = 4096;
+/// The hash table has 2 to 4 words for each row, and two or four times as many for few rows. Most ids then find their place empty, which the
+/// processor predicts, and the table is still in the L2 or L1 cache.
+constexpr size_t kFewRows = 4096, kVeryFewRows = 1024;
+constexpr size_t words_for(size_t rows) { return (rows <= kVeryFewRows ? 8 : rows <= kFewRows ? 4 : 2) * rows; }
 /// The most scratch memory, in bytes, that a thread keeps for its next call.
 constexpr size_t kMostKept = 4 << 20;
 
@@ -31,7 +32,7 @@ template <typename Word>
 class Numbering {
  public:
   explicit Numbering(std::span<const int64_t> rows)
-      : rows_(rows), bits_(std::bit_width((rows.size() <= kFewRows ? 4 : 2) * rows.size())), memory_(scratch<Word>()) {
+      : rows_(rows), bits_(std::bit_width(words_for(rows.size()))), memory_(scratch<Word>()) {
     memory_.assign(size_t{1} << bits_, 0);
     words_ = memory_.data();
   }

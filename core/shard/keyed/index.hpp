@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,10 @@
 #include <span>
 #include <utility>
 #include <vector>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "base/memory.hpp"
 #include "base/prefetch.hpp"
@@ -77,16 +82,47 @@ class Index {
       if ((word & ~low) == tag && word != kDead && is_it((word & low) - 1)) return at;
     }
   }
-  /// The slot of the first entry whose tag fits this hash, or kNone: for prefetching.
-  uint32_t likely(uint64_t hash) const {
-    if (words_ == nullptr) return kNone;
-    const uint32_t low = mask(), tag = static_cast<uint32_t>(hash) & ~low;
-    for (size_t at = home(hash);; at = (at + 1) & low) {
-      const uint32_t word = words_[at];
-      if (word == kEmpty) return kNone;
-      if ((word & ~low) == tag && word != kDead) return (word & low) - 1;
+  /// Finds entries by their tags alone, for prefetching. A copy of what that takes, which the compiler keeps in registers; valid until the index changes.
+  class Tags {
+   public:
+    explicit Tags(const Index& index) : words_(index.words_), bits_(index.bits_), skipped_(index.skipped_) {}
+    /// The slot of the first entry whose tag fits this hash, or kNone.
+    uint32_t likely(uint64_t hash) const {
+      if (words_ == nullptr) return kNone;
+      const uint32_t low = (uint32_t{1} << bits_) - 1, tag = static_cast<uint32_t>(hash) & ~low;
+      size_t at = (hash << skipped_) >> (64 - bits_);
+      if (at + kAtOnce <= size_t{low} + 1 && tag != (kDead & ~low)) {
+        if (const unsigned fits = fitting(words_ + at, ~low, tag); fits != 0) return (words_[at + static_cast<unsigned>(std::countr_zero(fits))] & low) - 1;
+        at += kAtOnce;
+      }
+      for (at &= low;; at = (at + 1) & low) {
+        const uint32_t word = words_[at];
+        if (word == kEmpty) return kNone;
+        if ((word & ~low) == tag && word != kDead) return (word & low) - 1;
+      }
     }
-  }
+
+   private:
+    static constexpr size_t kAtOnce = 8;
+    /// A bit for each word of the next kAtOnce whose tag fits. Without branches: how far an entry is from its home can't be predicted. An empty word
+    /// fits the tag 0, and stands for no slot.
+    static unsigned fitting(const uint32_t* words, uint32_t high, uint32_t tag) {
+      unsigned fits = 0;
+#ifdef __SSE2__
+      const __m128i mask = _mm_set1_epi32(static_cast<int>(high)), wanted = _mm_set1_epi32(static_cast<int>(tag));
+      for (unsigned i = 0; i < kAtOnce; i += 4) {
+        const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(words + i));
+        fits |= static_cast<unsigned>(_mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(_mm_and_si128(some, mask), wanted)))) << i;
+      }
+#else
+      for (unsigned i = 0; i < kAtOnce; ++i) fits |= static_cast<unsigned>((words[i] & high) == tag) << i;
+#endif
+      return fits;
+    }
+
+    const uint32_t* words_;
+    unsigned bits_, skipped_;
+  };
   /// Inserts a new entry. If the table has to grow, it calls hash_of(slot) for all others.
   template <typename HashOf>
   void insert(uint64_t hash, uint32_t slot, const HashOf& hash_of) {

@@ -33,20 +33,26 @@ unsigned part_bits_for(const Spec& spec, const Position& place) {
   return std::min<unsigned>(kPartBits, static_cast<unsigned>(std::bit_width(parts)) - 1);
 }
 
-/// math::add_bytes() of one element, inline.
-template <typename T>
-void add_one(std::byte* stored, const std::byte* added) {
-  T sum, addend;
-  std::memcpy(&sum, stored, sizeof(T));
-  std::memcpy(&addend, added, sizeof(T));
-  sum += addend;
-  std::memcpy(stored, &sum, sizeof(T));
-}
-
-inline void add_number(mv_dtype dtype, std::byte* stored, const std::byte* added) {
-  if (dtype == MV_F32) return add_one<float>(stored, added);
-  if (dtype == MV_F64) return add_one<double>(stored, added);
-  add_one<uint64_t>(stored, added);  // MV_I64
+/// Adds one number of type T to the record of each place of the batch that was found by prefetching, the usual case; calls add_other(place) for the
+/// others, which may make records.
+template <typename T, typename Batch, typename AddOther>
+void add_numbers(const Records& records, const Batch& batch, const std::byte* values, const AddOther& add_other) {
+  const size_t values_at = records.layout().values_at;
+  Slab::Pieces pieces = records.pieces();
+  for (const uint16_t place : batch.places) {
+    const uint32_t slot = batch.likely[place];
+    if (slot == Records::kNone || std::memcmp(pieces.at(slot), &batch.rows[place], sizeof(int64_t)) != 0) [[unlikely]] {
+      add_other(place);
+      pieces = records.pieces();
+      continue;
+    }
+    std::byte* const stored = pieces.at(slot) + values_at;
+    T sum, addend;
+    std::memcpy(&sum, stored, sizeof(T));
+    std::memcpy(&addend, values + (batch.first + place) * sizeof(T), sizeof(T));
+    sum += addend;
+    std::memcpy(stored, &sum, sizeof(T));
+  }
 }
 
 }  // namespace
@@ -99,7 +105,8 @@ void KeyedShard::for_parts(std::span<const int64_t> rows, const Work& work) {
       for (size_t locked = 0; locked < kMostLocked && end < some.size() && end - begin < kInFlight; ++locked) {
         Partition& part = *parts_[part_of(hashes[sorted[end]])];
         locks[locked] = std::unique_lock(part.mutex);
-        for (; end < ends[part.index]; ++end) likely[sorted[end]] = part.records.prefetch_record(hashes[sorted[end]]);
+        part.records.prefetch_records(std::span(sorted).subspan(end, ends[part.index] - end), hashes.data(), likely.data());
+        end = ends[part.index];
       }
       while (begin < end) {
         Partition& part = *parts_[part_of(hashes[sorted[begin]])];
@@ -159,34 +166,37 @@ void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t
     steps.of(model_);
   }
   bool any = false;
-  const bool is_one_number = spec_.cols == 1 && (spec_.dtype == MV_F32 || spec_.dtype == MV_F64 || spec_.dtype == MV_I64);
+  const auto change_one = [&](Partition& part, const Batch& batch, uint16_t place) {
+    const int64_t id = batch.rows[place];
+    if (write == Write::Erase) {
+      any = true;
+      return void(part.records.erase(id, batch.hashes[place]));
+    }
+    bool is_new;
+    const uint32_t slot = reach(part, id, batch.hashes[place], batch.likely[place], &is_new);
+    any = true;
+    const std::byte* const source = values + (batch.first + place) * row_bytes;
+    if (write == Write::Set) return math::store_bytes(spec_.dtype, part.records.values(slot), source, spec_.cols);
+    if (is_new) initial_.fill(id, part.records.values(slot));
+    add(part, steps.of(part.model), worker, slot, id, source);
+  };
   const auto change_batch = [&](Partition& part, const Batch& batch) {
     before_change(part);
-    for (const uint16_t place : batch.places) {
-      const int64_t id = batch.rows[place];
-      if (write == Write::Erase) {
-        any = true;
-        part.records.erase(id, batch.hashes[place]);
-        continue;
-      }
-      bool is_new;
-      const uint32_t slot = reach(part, id, batch.hashes[place], batch.likely[place], &is_new);
-      any = true;
-      const std::byte* const source = values + (batch.first + place) * row_bytes;
-      if (write == Write::Set) {
-        math::store_bytes(spec_.dtype, part.records.values(slot), source, spec_.cols);
-        continue;
-      }
-      if (is_new) initial_.fill(id, part.records.values(slot));
-      if (is_one_number && part.model->adds) {
-        add_number(spec_.dtype, part.records.values(slot), source);
-        continue;
-      }
-      add(part, steps.of(part.model), worker, slot, id, source);
-    }
+    const auto change_other = [&](uint16_t place) {
+      any |= place != batch.places.front();  // those before it may have been numbers
+      change_one(part, batch, place);
+    };
+    const bool adds_numbers = write == Write::Add && spec_.cols == 1 && part.model->adds && !part.records.layout().is_linked;
+    if (adds_numbers && spec_.dtype == MV_F32) return add_numbers<float>(part.records, batch, values, change_other);
+    if (adds_numbers && spec_.dtype == MV_F64) return add_numbers<double>(part.records, batch, values, change_other);
+    if (adds_numbers && spec_.dtype == MV_I64) return add_numbers<uint64_t>(part.records, batch, values, change_other);
+    for (const uint16_t place : batch.places) change_other(place);
   };
   try {
-    for_parts(rows, change_batch);
+    for_parts(rows, [&](Partition& part, const Batch& batch) {
+      change_batch(part, batch);
+      any = true;
+    });
   } catch (const std::bad_alloc&) {
     if (any) throw Halfway();
     throw;

@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -67,6 +68,7 @@ class Records {
   size_t size() const { return index_.size(); }
 
   std::byte* at(uint32_t slot) const { return slab_.at(slot); }
+  Slab::Pieces pieces() const { return Slab::Pieces(slab_); }
   int64_t id(uint32_t slot) const {
     int64_t id;
     std::memcpy(&id, at(slot), sizeof(id));
@@ -78,18 +80,22 @@ class Records {
   /// The slot of the id, or kNone. Hashes are base::mix(id).
   uint32_t find(int64_t id, uint64_t hash) const;
   /// Prefetch the memory that find() and its caller access. Call prefetch_index() for some ids and, a little later,
-  /// prefetch_record().
+  /// prefetch_records().
   void prefetch_index(uint64_t hash) const { index_.prefetch(hash); }
-  /// Returns the slot of the record that has been prefetched, or kNone.
-  uint32_t prefetch_record(uint64_t hash) const {
-    const uint32_t slot = index_.likely(hash);
-    if (slot == kNone) return slot;
-    const std::byte* record = at(slot);
-    base::prefetch_to_write(record);
-    base::prefetch_to_write(record + layout_.stride - 1);
-    return slot;
+  /// For each of these places: likely[place] becomes the slot of the record that has been prefetched for hashes[place], or kNone.
+  void prefetch_records(std::span<const uint16_t> places, const uint64_t* hashes, uint32_t* likely) const {
+    const Index::Tags tags(index_);
+    const Slab::Pieces pieces(slab_);
+    const size_t last = layout_.stride - 1;
+    for (const uint16_t place : places) {
+      const uint32_t slot = tags.likely(hashes[place]);
+      likely[place] = slot;
+      if (slot == kNone) continue;
+      base::prefetch_to_write(pieces.at(slot));
+      base::prefetch_to_write(pieces.at(slot) + last);
+    }
   }
-  /// find(), at once if `likely` is the result of prefetch_record(): no record may have been erased since, except the least
+  /// find(), at once if `likely` is a result of prefetch_records(): no record may have been erased since, except the least
   /// recently used one.
   uint32_t find(int64_t id, uint64_t hash, uint32_t likely) const {
     const bool is_it = likely != kNone && !layout_.is_linked && this->id(likely) == id;

@@ -39,7 +39,18 @@ class Slab {
   Slab(std::shared_ptr<ChunkPool> pool, size_t stride)
       : pool_(std::move(pool)), stride_(stride), shift_(shift_for(stride)) {}
 
-  std::byte* at(uint32_t slot) const { return chunks_[slot >> shift_] + (slot & ((1u << shift_) - 1)) * stride_; }
+  /// Where the pieces are. A copy of what that takes, which the compiler keeps in registers; valid until the next reach().
+  class Pieces {
+   public:
+    explicit Pieces(const Slab& slab) : chunks_(slab.chunks_.data()), stride_(slab.stride_), shift_(slab.shift_) {}
+    std::byte* at(uint32_t slot) const { return chunks_[slot >> shift_] + (slot & ((1u << shift_) - 1)) * stride_; }
+
+   private:
+    std::byte* const* chunks_;
+    size_t stride_;
+    unsigned shift_;
+  };
+  std::byte* at(uint32_t slot) const { return Pieces(*this).at(slot); }
   bool has(uint32_t slot) const { return (slot >> shift_) < chunks_.size(); }
   /// Makes slots 0 .. slot usable; new slots hold zeros.
   void reach(uint32_t slot) {

@@ -13,7 +13,7 @@ static void pv_tensor_keep(mv_tensor tensor, SV *sv) {
   if (!SvOK(sv) || mv_tensor_describe(tensor, &info) != MV_OK) return;
 #ifdef POLYVERSO_HAVE_PDL
   if (pv_is_pdl(sv)) {
-    PDL->SvPDLV(sv)->state |= PDL_DONTTOUCHDATA;
+    pv_pdl_behind(sv)->state |= PDL_DONTTOUCHDATA;
     kept = newSVsv(sv);
   }
 #endif
@@ -27,7 +27,7 @@ static void pv_tensor_keep(mv_tensor tensor, SV *sv) {
 static void pv_lent_end(SV *kept) {
 #ifdef POLYVERSO_HAVE_PDL
   if (pv_is_pdl(kept)) {
-    PDL->SvPDLV(kept)->state &= ~PDL_DONTTOUCHDATA;
+    pv_pdl_behind(kept)->state &= ~PDL_DONTTOUCHDATA;
     return;
   }
 #endif

@@ -121,10 +121,21 @@ static int pv_have_pdl(const char *function) {
   return 1;
 }
 
+/* The PDL behind the reference, as PDL->SvPDLV() returns it. That looks for other classes first, which takes longer than a call into the library. */
+static pdl *pv_pdl_behind(SV *sv) {
+  SV *const object = SvROK(sv) ? SvRV(sv) : NULL;
+  const char *name = object && SvOBJECT(object) ? HvNAME_get(SvSTASH(object)) : NULL;
+  if (name && strcmp(name, "PDL") == 0 && SvTYPE(object) == SVt_PVMG && SvIOK(object)) {
+    pdl *piddle = INT2PTR(pdl *, SvIVX(object));
+    if (piddle && piddle->magicno == PDL_MAGICNO) return piddle;
+  }
+  return PDL->SvPDLV(sv);
+}
+
 /* The physical PDL behind the reference; NULL with $@ set if there can't be one. */
 static pdl *pv_pdl(SV *sv, const char *function) {
   if (!pv_have_pdl(function)) return NULL;
-  pdl *piddle = PDL->SvPDLV(sv);
+  pdl *piddle = pv_pdl_behind(sv);
   PDL->barf_if_error(PDL->make_physical(piddle));
   return piddle;
 }
@@ -148,7 +159,7 @@ static mv_dtype pv_dtype_of_pdl(const pdl *piddle) {
 static void pv_written(SV *sv) {
 #ifdef POLYVERSO_HAVE_PDL
   if (pv_is_pdl(sv)) {
-    PDL->barf_if_error(PDL->changed(PDL->SvPDLV(sv), PDL_PARENTDATACHANGED, 0));
+    PDL->barf_if_error(PDL->changed(pv_pdl_behind(sv), PDL_PARENTDATACHANGED, 0));
     return;
   }
 #endif
@@ -285,7 +296,7 @@ static void pv_hold(mv_request request, SV *sv) {
   int locked = 0;
 #ifdef POLYVERSO_HAVE_PDL
   if (pv_is_pdl(sv)) {
-    pdl *piddle = PDL->SvPDLV(sv);
+    pdl *piddle = pv_pdl_behind(sv);
     locked = !(piddle->state & PDL_DONTTOUCHDATA);
     piddle->state |= PDL_DONTTOUCHDATA;
     entry[0] = newSVsv(sv);
@@ -307,7 +318,7 @@ static void pv_hold(mv_request request, SV *sv) {
 static void pv_unlock(SV *argument) {
 #ifdef POLYVERSO_HAVE_PDL
   if (pv_is_pdl(argument)) {
-    PDL->SvPDLV(argument)->state &= ~PDL_DONTTOUCHDATA;
+    pv_pdl_behind(argument)->state &= ~PDL_DONTTOUCHDATA;
     return;
   }
 #endif
@@ -533,7 +544,7 @@ static SV *pv_fresh_pdl(mv_dtype dtype, int64_t rows, int64_t cols) {
 static int pv_is_plain_pdl(SV *value, mv_dtype dtype) {
 #ifdef POLYVERSO_HAVE_PDL
   if (!PDL || dtype == MV_BF16 || !pv_is_pdl(value)) return 0;
-  const pdl *piddle = PDL->SvPDLV(value);
+  const pdl *piddle = pv_pdl_behind(value);
   return (piddle->state & PDL_BADVAL) == 0 && pv_dtype_of_pdl(piddle) == dtype;
 #else
   (void)value, (void)dtype;
@@ -545,7 +556,7 @@ static int pv_is_plain_pdl(SV *value, mv_dtype dtype) {
 static int pv_are_plain_rows(SV *ids, SV *values, mv_dtype dtype, int64_t cols) {
 #ifdef POLYVERSO_HAVE_PDL
   if (!pv_is_plain_pdl(ids, MV_I64) || !pv_is_plain_pdl(values, dtype)) return 0;
-  const pdl *numbers = PDL->SvPDLV(ids), *data = PDL->SvPDLV(values);
+  const pdl *numbers = pv_pdl_behind(ids), *data = pv_pdl_behind(values);
   if (((numbers->state | data->state) & PDL_PARENTDIMSCHANGED) != 0 || numbers->ndims != 1) return 0;
   return cols == 0 || data->ndims < 2 || (data->ndims == 2 && data->dims[0] == cols && data->dims[1] == numbers->dims[0]);
 #else

@@ -106,6 +106,40 @@ static int pv_tensor_lengths(lua_State *L) {
   return 3;
 }
 
+/* The tensor in the table at `index`; 0: it is no polyverso.tensor, or has ended. */
+static int pv_described(lua_State *L, int index, mv_tensor_info *info) {
+  mv_tensor tensor = 0;
+  if (lua_type(L, index) != LUA_TTABLE) return 0;
+  lua_pushliteral(L, "mv_tensor");
+  lua_rawget(L, index);
+  const int known = pv_is_integer(L, -1, &tensor);
+  lua_pop(L, 1);
+  return known && mv_tensor_describe(tensor, info) == MV_OK;
+}
+
+/* plain_rows(how, data, cols): the ids and the data of a call, if `how` has nothing but rows or keys (and without data, out), and both are tensors that
+ * the C functions take as they are; else nothing. cols 0: data of any dimensions. */
+static int pv_plain_rows(lua_State *L) {
+  enum { kHow = 1, kData, kCols, kIds };
+  mv_tensor_info ids = MV_TENSOR_INFO_INIT, data = MV_TENSOR_INFO_INIT;
+  lua_settop(L, kIds - 1);
+  lua_pushnil(L);
+  if (lua_type(L, kHow) != LUA_TTABLE) return 0;
+  lua_pushnil(L);
+  while (lua_next(L, kHow)) {
+    const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
+    const int place = strcmp(name, "rows") == 0 || strcmp(name, "keys") == 0 ? kIds : strcmp(name, "out") == 0 ? kData : 0;
+    if (place == 0 || !lua_isnil(L, place)) return 0;
+    lua_replace(L, place);
+  }
+  if (!pv_described(L, kIds, &ids) || ids.dims != 1 || ids.dtype != MV_I64 || !pv_described(L, kData, &data)) return 0;
+  const lua_Number cols = lua_tonumber(L, kCols);
+  if (cols != 0 && data.dims > 1 && (data.dims != 2 || data.shape[0] != ids.shape[0] || (lua_Number)data.shape[1] != cols)) return 0;
+  lua_pushvalue(L, kIds);
+  lua_pushvalue(L, kData);
+  return 2;
+}
+
 /* crc32(text): for the labels of arrays, which are short, so no table of remainders is kept. */
 static int pv_crc32(lua_State *L) {
   size_t length;

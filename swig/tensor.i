@@ -146,6 +146,7 @@
 /* For the Lua modules: a value that frees the tensor when it is collected. */
 %native(tensor_owner) int pv_tensor_owner(lua_State *L);
 %native(tensor_lengths) int pv_tensor_lengths(lua_State *L);
+%native(plain_rows) int pv_plain_rows(lua_State *L);
 %native(crc32) int pv_crc32(lua_State *L);
 /* For lua/torch: a table of functions. */
 %native(strided) int pv_strided_module(lua_State *L);

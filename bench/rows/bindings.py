@@ -48,7 +48,7 @@ def binding_calls_on_rows(bench):
         # Half a microsecond more than for one float: there are two arrays to check. Neither is copied.
         what = f"ids and values in {ARRAYS[interpreter]}, four times four floats"
         for kind in ("rows", "keys"):
-            yield calls_row(bench, f"{interpreter}: a call of a table's method on four {kind}", measured, f"{kind}_", what, 1.5)
+            yield calls_row(bench, f"{interpreter}: a call of a table's method on four {kind}", measured, f"{kind}_", what, 1)
 
 
 def calls_row(bench, name, measured, layer, what="one float", limit=1):

@@ -27,17 +27,21 @@ struct Group::Active final : Execution::Owner, base::Work {
   }
 
   void send_chunk(int32_t to, const Outgoing& chunk) override {
-    const auto taken = [weak = group.weak_from_this(), op = op, number = chunk.number] {
+    const size_t bytes = chunk.payload->size();
+    const auto rank = static_cast<uint32_t>(to);
+    group.backlog_.sent(rank, bytes);
+    const auto taken = [weak = group.weak_from_this(), op = op, number = chunk.number, rank, bytes] {
       const auto group = weak.lock();  // the caller's thread may drop a closed group meanwhile
       if (group == nullptr) return;
+      const bool keeps_up = group->backlog_.taken(rank, bytes);
       const auto found = group->numbers_.find(op);
       if (found != group->numbers_.end() && found->second.active != nullptr) {
         found->second.active->running.execution().sent(number);
         group->settle(op);
       }
-      group->keep_up();
+      if (keeps_up) group->keep_up();
     };
-    group.send_collect(static_cast<uint32_t>(to), op, running.signature(), chunk, taken);
+    group.send_collect(rank, op, running.signature(), chunk, taken);
   }
   void chunk_taken(const Chunk& chunk) override {
     if (group.forgotten_) return;
@@ -49,6 +53,7 @@ struct Group::Active final : Execution::Owner, base::Work {
   const base::Nanos since = group.clock_.now();
   base::Nanos begun{0}, reduced{0};  ///< reduced: see Execution::reduced(); 0: not yet, or not recorded
   enum class Handover { kNotYet, kUnderWay, kDone } handover = Handover::kNotYet;  ///< to the Reducer
+  bool held = false;  ///< it is done, and waits until no rank is far behind
   bool busy = false;  ///< against re-entry: a send to a lost peer calls `taken` before it returns
   Running running;
 };

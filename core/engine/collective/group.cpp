@@ -63,7 +63,8 @@ Group::Group(const base::Clock& clock, Sender& sender, rpc::Server& server, base
       agreement_(static_cast<uint32_t>(setting_.rank), static_cast<uint32_t>(setting_.size),
                  [this](uint32_t to, const Agreement::Word& word) { tell_agreement(to, word); }),
       transfers_(std::make_unique<Transfers>(*this)),
-      met_(members_.peers.size()) {
+      met_(members_.peers.size()),
+      backlog_(members_.peers.size()) {
   met_[0] = true;  // since the opening
   if (setting_.rank == 0) met_.assign(met_.size(), true);
 }
@@ -178,7 +179,10 @@ void Group::begin(Operation operation, base::OperationRef call, Handed handed) {
   active.begun = clock_.now();
   active.running.look_at = active.begun + kLookAfter;
   for (const auto& [rank, last] : closed_)
-    if (last < op) return break_group(base::error(MV_EPEERLOST, "{} has left the group, {} operations before this one", name(rank), op - last - 1), true);
+    if (last < op) {
+      const std::string when = op - last == 1 ? "before this operation" : fmt::format("{} operations before this one", op - last - 1);
+      return break_group(base::error(MV_EPEERLOST, "{} has left the group, {}", name(rank), when), true);
+    }
   const auto told = std::exchange(numbered.told, {});
   for (const auto& [rank, signature] : told)
     if (!agrees(op, rank, signature)) return;
@@ -217,8 +221,10 @@ bool Group::settle(uint64_t op) {
   running.hand();
   if (!running.execution().done()) return true;
   if (running.is_handed_over() && !is_reduced(op, active)) return true;
-  for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)  // back-pressure: no rank runs far ahead of a slow one
-    if (!lost_.contains(rank) && !sender_.keeps_up(members_.peers[rank])) return true;
+  if (is_ahead()) {
+    if (!std::exchange(active.held, true)) held_.push_back(op);
+    return true;
+  }
   running.finish();
   done_.emplace(op, running.signature());
   if (done_.size() > kRemembered) done_.erase(done_.begin());
@@ -254,13 +260,22 @@ void Group::reduced(uint64_t op, const base::Status& status) {
   settle(op);
 }
 
-/// A message was taken: operations that waited for a slow rank may be done.
+/// Whether a rank that is not lost is far behind this one.
+bool Group::is_ahead() const {
+  if (!backlog_.any()) return false;
+  for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)
+    if (backlog_.is_behind(rank) && !lost_.contains(rank)) return true;
+  return false;
+}
+
+/// A rank that was far behind is so no more: operations that waited for that may end.
 void Group::keep_up() {
-  std::vector<uint64_t> done;
-  for (const auto& [op, numbered] : numbers_)
-    if (numbered.active != nullptr && numbered.active->running.execution().done()) done.push_back(op);
-  for (const uint64_t op : done) settle(op);
-  transfers_->keep_up();
+  for (const uint64_t op : std::exchange(held_, {})) {
+    const auto found = numbers_.find(op);
+    if (found == numbers_.end() || found->second.active == nullptr) continue;
+    found->second.active->held = false;
+    settle(op);
+  }
 }
 
 void Group::finish(uint64_t op, const base::Status& status) {
@@ -428,7 +443,7 @@ void Group::on_note(const wire::GroupNote& note) {
       return tell(from, wire::GroupWord::Begun, [&](Note& answer) { answer.op = begun_; });
     case wire::GroupWord::Begun:
       reached_[from] = std::max(reached_[from], op);
-      return;
+      return answered(from);
     case wire::GroupWord::Drains:
       if (broken_.ok()) drains(op, from);
       return;

@@ -17,6 +17,7 @@
 #include "base/trace.hpp"
 #include "engine/cluster/wait.hpp"
 #include "engine/collective/agreement.hpp"
+#include "engine/collective/backlog.hpp"
 #include "engine/collective/group_state.hpp"
 #include "engine/collective/reducer.hpp"
 #include "engine/collective/running.hpp"
@@ -189,6 +190,7 @@ class Group : public std::enable_shared_from_this<Group> {
   void check_drained(uint64_t op);
   void drop_drain(const base::Status& why);
   void expire(uint64_t op, Active& active, base::Nanos now);
+  void answered(uint32_t from);
   void expire_drain(base::Nanos now);
   void look(uint64_t op, Active& active, base::Nanos now);
   void on_closed(uint32_t from, uint64_t last, const std::optional<Agreement::Decision>& decided, const base::Status& gave_up);
@@ -197,6 +199,7 @@ class Group : public std::enable_shared_from_this<Group> {
   bool is_other(uint32_t rank) const;
   std::string missing(uint64_t op) const;
   std::string name(uint32_t rank) const;
+  bool is_ahead() const;
   void keep_up();
   void note(const Active& active) const;
 
@@ -225,6 +228,8 @@ class Group : public std::enable_shared_from_this<Group> {
   std::map<uint32_t, uint64_t> reached_;  ///< the last operation that each rank is known to have begun
   std::map<uint32_t, uint64_t> closed_;   ///< the ranks that have left, and their last operations; kUnknown: not heard
   std::vector<bool> met_;                 ///< by rank: it has exchanged messages with this one
+  Backlog backlog_;                       ///< of operations
+  std::vector<uint64_t> held_;            ///< operations that are done, and wait until no rank is far behind
   std::set<uint32_t> lost_;
   uint64_t draining_at_ = 0;              ///< the others were notified that this rank drains at this number
   std::optional<Drain> drain_;

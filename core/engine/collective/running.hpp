@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "base/operation.hpp"
@@ -39,6 +40,7 @@ class Running {
 
   base::Nanos deadline;
   bool asked = false;              ///< the deadline has passed, and the other ranks were asked whether they have begun
+  std::set<uint32_t> unanswered;   ///< those that have not answered
   base::Nanos look_at;             ///< when to check for progress
   uint64_t moves_seen = 0;
   int32_t told = Step::kNone;      ///< the awaited rank that was notified last

@@ -1,8 +1,7 @@
 #pragma once
-// Sends all messages of groups, and counts those that their receivers have not taken yet.
+// Sends all messages of groups.
 
 #include <functional>
-#include <unordered_map>
 #include <utility>
 
 #include "engine/rpc/client.hpp"
@@ -22,8 +21,6 @@ class Sender {
   wire::FrameBuilder& builder() { return builder_; }
   /// Calls `taken` when the receiver has used the message, or will never use it.
   void send(base::Peer to, base::Frame frame, std::function<void()> taken = {});
-  /// Whether the backlog of messages that `to` has not taken is within the limits.
-  bool keeps_up(base::Peer to) const;
   /// Runs `work` once no message is in flight, possibly at once.
   void when_all_taken(std::function<void()> work);
 
@@ -31,15 +28,11 @@ class Sender {
 
  private:
   class Outgoing;
-  struct Load {
-    size_t messages = 0, bytes = 0;
-  };
-  void taken(base::Peer to, size_t bytes);
+  void taken();
 
   rpc::Client& client_;
   const std::function<bool(base::Peer)> reaches_;
   wire::FrameBuilder builder_;
-  std::unordered_map<base::Peer, Load> loads_;
   size_t open_ = 0;
   std::function<void()> when_all_taken_;
 };

@@ -23,16 +23,20 @@ struct Group::Transfers::Transfer final : Execution::Owner, base::Work {
 
   void withdraw(mv_status code) override { transfers.withdraw(*this, code); }
   void send_chunk(int32_t to, const Outgoing& chunk) override {
-    const auto taken = [weak = transfers.group_.weak_from_this(), transfers = &transfers, number = number, chunk = chunk.number] {
+    const size_t bytes = chunk.payload->size();
+    const auto rank = static_cast<uint32_t>(to);
+    transfers.backlog_.sent(rank, bytes);
+    const auto taken = [weak = transfers.group_.weak_from_this(), transfers = &transfers, number = number, chunk = chunk.number, rank, bytes] {
       const auto group = weak.lock();  // the caller's thread may drop a closed group meanwhile
       if (group == nullptr) return;
+      const bool keeps_up = transfers->backlog_.taken(rank, bytes);
       if (const auto found = transfers->sends_.find(number); found != transfers->sends_.end()) {
         found->second->execution->sent(chunk);
         transfers->settle_send(number);
       }
-      group->keep_up();
+      if (keeps_up) transfers->keep_up();
     };
-    transfers.group_.send_collect(static_cast<uint32_t>(to), number, signature, chunk, taken);
+    transfers.group_.send_collect(rank, number, signature, chunk, taken);
   }
   void chunk_taken(const Chunk& chunk) override {
     if (!transfers.group_.forgotten_) transfers.group_.server_.finish(chunk.asked);
@@ -50,6 +54,7 @@ struct Group::Transfers::Transfer final : Execution::Owner, base::Work {
   uint64_t number = 0;  ///< of the message, by its sender; for a receive once the message is there
   const wire::Signature signature;
   const base::Nanos since = transfers.group_.clock_.now();
+  bool held = false;    ///< it is done, and waits until its receiver is not far behind
   bool busy = false;    ///< against re-entry: a send to a lost peer calls `taken` before it returns
   std::unique_ptr<Execution> execution;  ///< for a receive once the message is there
 };
@@ -141,8 +146,12 @@ void Group::Transfers::settle_send(uint64_t number) {
   static_cast<void>(send->execution->advance());  // it receives nothing that could be wrong
   if (send->operation.out.front().bytes() <= kSentAtOnce) send->execution->stop();
   send->busy = false;
-  const base::Peer to = group_.members_.peers[send->peer];
-  if (!send->execution->done() || (!group_.lost_.contains(static_cast<uint32_t>(send->peer)) && !group_.sender_.keeps_up(to))) return;
+  if (!send->execution->done()) return;
+  const auto to = static_cast<uint32_t>(send->peer);
+  if (backlog_.is_behind(to) && !group_.lost_.contains(to)) {
+    if (!std::exchange(send->held, true)) held_.push_back(number);
+    return;
+  }
   if (sends_.erase(number) == 0) return;
   send->execution->stop();
   send->call->complete({});
@@ -229,10 +238,12 @@ bool Group::Transfers::await(uint32_t rank) const {
 }
 
 void Group::Transfers::keep_up() {
-  std::vector<uint64_t> done;
-  for (const auto& [number, send] : sends_)
-    if (send->execution->done()) done.push_back(number);
-  for (const uint64_t number : done) settle_send(number);
+  for (const uint64_t number : std::exchange(held_, {})) {
+    const auto found = sends_.find(number);
+    if (found == sends_.end()) continue;
+    found->second->held = false;
+    settle_send(number);
+  }
 }
 
 void Group::Transfers::withdraw(Transfer& transfer, mv_status code) {

@@ -13,7 +13,7 @@ namespace mv::collective {
 /// kept; their senders send only one chunk of each before it is received. Loop thread only.
 class Group::Transfers {
  public:
-  explicit Transfers(Group& group) : group_(group) {}
+  explicit Transfers(Group& group) : group_(group), backlog_(group.members_.peers.size()) {}
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
@@ -23,7 +23,7 @@ class Group::Transfers {
   base::SinkRef place(const wire::Collect& collect, size_t bytes);
   /// Whether a receive waits for this rank, which has left, or for any rank after all have left.
   bool await(uint32_t rank) const;
-  /// A message was taken, so sends that waited for a slow rank may be done.
+  /// A rank that was far behind is so no more: sends that waited for that may be done.
   void keep_up();
   /// Ends all transfers with an error. The senders of messages that were not received learn that they were taken.
   void end(const base::Status& why);
@@ -63,6 +63,8 @@ class Group::Transfers {
   std::list<TransferRef> receives_;        ///< in the order of the calls
   Messages messages_;
   uint64_t sent_ = 0, arrived_ = 0;
+  Backlog backlog_;
+  std::vector<uint64_t> held_;  ///< sends that wait until their receiver is not far behind
 };
 
 }  // namespace mv::collective

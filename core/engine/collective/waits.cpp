@@ -106,10 +106,21 @@ std::string Group::missing(uint64_t op) const {
   return names;
 }
 
+/// A rank has answered how far it is: once all have, there is no more to wait for.
+void Group::answered(uint32_t from) {
+  for (auto& [op, numbered] : numbers_) {
+    if (numbered.active == nullptr || !numbered.active->running.asked) continue;
+    Running& running = numbered.active->running;
+    if (running.unanswered.erase(from) > 0 && running.unanswered.empty()) running.deadline = std::min(running.deadline, clock_.now());
+  }
+}
+
 void Group::expire(uint64_t op, Active& active, base::Nanos now) {
   Running& running = active.running;
   if (!std::exchange(running.asked, true)) {
     running.deadline = now + kLastWord;
+    for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)
+      if (is_other(rank)) running.unanswered.insert(rank);
     return tell_all(wire::GroupWord::Asks, [&](Note& note) { note.op = op; });
   }
   const std::string names = missing(op);

@@ -22,9 +22,13 @@ base::Status check_timeout(const char* function, int64_t timeout_ms) {
 
 base::Status plan_call(const char* function, const mv_call_options* given, MayForget may_forget, CallPlan* plan, MayLabel may_label) {
   if (given == nullptr) return {};
-  auto read = read_struct(function, "mv_call_options", given, mv_call_options MV_CALL_OPTIONS_INIT, kFirstCallOptions);
-  if (!read.ok()) return read.status();
-  const mv_call_options& options = read.value();
+  mv_call_options copy;
+  if (given->size != sizeof copy || given->version != MV_STRUCT_VERSION) {  // of another release
+    auto read = read_struct(function, "mv_call_options", given, mv_call_options MV_CALL_OPTIONS_INIT, kFirstCallOptions);
+    if (!read.ok()) return read.status();
+    copy = read.value();
+  }
+  const mv_call_options& options = given->size != sizeof copy ? copy : *given;
 
   const uint32_t flags = options.flags;
   if ((flags & ~uint32_t{MV_ASYNC | MV_FORGET}) != 0) {

@@ -151,6 +151,7 @@ class Stream {
 /// Memory of a device, in the order of a stream, which must outlive it.
 class Memory {
  public:
+  Memory() = default;  ///< none
   static base::Result<Memory> make(const Stream& stream, size_t bytes);
   /// A copy of the host's bytes.
   static base::Result<Memory> of(const Stream& stream, const void* from, size_t bytes);
@@ -166,9 +167,9 @@ class Memory {
 
  private:
   Memory(const Stream& stream, void* data, size_t bytes) : stream_(&stream), data_(data), bytes_(bytes) {}
-  const Stream* stream_;
-  void* data_;
-  size_t bytes_;
+  const Stream* stream_ = nullptr;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
 };
 
 }  // namespace mv::device

@@ -17,24 +17,24 @@ uint64_t parts(uint64_t count, uint64_t size) { return count / size + (count % s
 
 /// Makes memory for `count` elements and launches a kernel into it.
 template <typename Work>
-base::Status launch_into(const Stream& stream, std::optional<Memory>& to, size_t bytes, mv_device_kernel kernel, Work& work) {
+base::Status launch_into(const Stream& stream, Memory& to, size_t bytes, mv_device_kernel kernel, Work& work) {
   auto made = Memory::make(stream, bytes);
   if (!made.ok()) return made.status();
   work.out = made.value().as();
   auto status = stream.launch(kernel, work);
-  to.emplace(std::move(made).value());
+  to = std::move(made).value();
   return status;
 }
 
 /// Replaces `along` doubles of each row by their pairwise sum.
-base::Status sum_pairs(const Stream& stream, uint64_t outer, uint64_t along, std::optional<Memory>& terms) {
+base::Status sum_pairs(const Stream& stream, uint64_t outer, uint64_t along, Memory& terms) {
   auto total = Memory::make(stream, outer * sizeof(double));
   if (!total.ok()) return total.status();
   const double* rest = nullptr;
   // A group that is not whole ends its level: these are added from the lowest level up. The last level is no whole group.
   for (;;) {
     mv_device_sum work{};
-    work.in = terms->as();
+    work.in = terms.as();
     work.rest = rest;
     work.rest_out = total.value().as();
     work.outer = outer;
@@ -43,7 +43,7 @@ base::Status sum_pairs(const Stream& stream, uint64_t outer, uint64_t along, std
     work.stage = MV_DEVICE_SUM_PAIRS;
     work.op = MV_SUM;
     work.dtype = MV_F64;
-    std::optional<Memory> sums;
+    Memory sums;
     const uint64_t whole = along / kChunk;
     if (auto status = launch_into(stream, sums, std::max<uint64_t>(outer * whole, 1) * sizeof(double), MV_DEVICE_SUM, work); !status.ok())
       return status;
@@ -52,13 +52,13 @@ base::Status sum_pairs(const Stream& stream, uint64_t outer, uint64_t along, std
     terms = std::move(sums);
     along = whole;
   }
-  terms.emplace(std::move(total).value());
+  terms = std::move(total).value();
   return {};
 }
 
 base::Status sum_floats(const Stream& stream, int32_t op, mv_dtype dtype, const void* in, const Extent& extent, void* out) {
   const auto [outer, along, inner] = extent;
-  std::optional<Memory> sums;
+  Memory sums;
   mv_device_sum work{};
   work.in = in;
   work.outer = outer;
@@ -75,7 +75,7 @@ base::Status sum_floats(const Stream& stream, int32_t op, mv_dtype dtype, const 
     if (auto status = launch_into(stream, sums, outer * chunks * sizeof(double), MV_DEVICE_SUM, work); !status.ok()) return status;
     if (auto status = sum_pairs(stream, outer, chunks, sums); !status.ok()) return status;
   }
-  work.in = sums->as();
+  work.in = sums.as();
   work.out = out;
   work.stage = MV_DEVICE_SUM_FINISH;
   work.dtype = tensor::is_floating(dtype) ? tensor::storage_dtype(dtype) : mv_dtype{MV_F64};
@@ -93,25 +93,25 @@ base::Status fold(const Stream& stream, int32_t op, mv_dtype dtype, const void* 
   work.op = op;
   work.dtype = dtype;
   const bool is_sum = op == MV_SUM, wants_position = op == MV_ARGMIN || op == MV_ARGMAX;
-  std::optional<Memory> values, places;
+  Memory values, places;
   const uint64_t results = outer * inner;
   do {
     const uint64_t groups = std::max<uint64_t>(parts(work.along, kChunk), 1), items = groups * results;
     auto positions = Memory::make(stream, is_sum ? 0 : items * sizeof(int64_t));
     if (!positions.ok()) return positions.status();
     work.positions_out = positions.value().as<int64_t>();
-    std::optional<Memory> next;
+    Memory next;
     if (auto status = launch_into(stream, next, items * tensor::dtype_bytes(is_sum ? mv_dtype{MV_I64} : dtype), MV_DEVICE_FOLD, work); !status.ok())
       return status;
     values = std::move(next);
-    places.emplace(std::move(positions).value());
-    work.in = values->as();
-    work.positions = places->as<int64_t>();
+    places = std::move(positions).value();
+    work.in = values.as();
+    work.positions = places.as<int64_t>();
     work.along = groups;
     if (is_sum) work.dtype = MV_I64;
   } while (work.along > 1);
-  return wants_position ? stream.copy(out, places->as(), results * sizeof(int64_t))
-                        : stream.copy(out, values->as(), results * tensor::dtype_bytes(work.dtype));
+  return wants_position ? stream.copy(out, places.as(), results * sizeof(int64_t))
+                        : stream.copy(out, values.as(), results * tensor::dtype_bytes(work.dtype));
 }
 
 struct Formula {

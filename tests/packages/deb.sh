@@ -28,7 +28,7 @@ cp "${debs[@]}" "$home"
 # What the tests and examples need of the source tree; no library, no module.
 mkdir -p "$home/source/python" "$home/source/perl" "$home/source/lua" "$home/source/tests"
 cp -r "$repository"/{README.md,docs,examples,data} "$home/source"
-cp -r "$repository/tests/docs" "$repository/tests/install" "$repository/tests/ports.py" "$home/source/tests"
+cp -r "$repository/tests/docs" "$repository/tests/install" "$repository"/tests/{forks,ports}.py "$home/source/tests"
 cp -r "$repository/python/tests" "$home/source/python"
 cp -r "$repository/perl/t" "$home/source/perl"
 cp -r "$repository/lua/spec" "$home/source/lua"

@@ -66,7 +66,7 @@ check "the ten lines in four processes" prints "$(printf "%s\n" "[w0] $expected"
 # What the tests find beside themselves in the repository, without the sources of the packages. A shell's background job ignores
 # interrupts, which some tests send.
 mkdir -p tree/tests tree/python/compat/dpwa tree/python/compat/multiverso
-cp "$root/tests/ports.py" tree/tests
+cp "$root"/tests/{forks,ports}.py tree/tests
 cp -r "$root/python/tests" tree/python
 cp -r "$root/python/compat/dpwa/tests" tree/python/compat/dpwa
 cp -r "$root/python/compat/multiverso/tests" tree/python/compat/multiverso

@@ -29,11 +29,11 @@ struct Group::Active final : Execution::Owner, base::Work {
   void send_chunk(int32_t to, const Outgoing& chunk) override {
     const size_t bytes = chunk.payload->size();
     const auto rank = static_cast<uint32_t>(to);
-    group.backlog_.sent(rank, bytes);
+    group.outstanding_.sent(rank, bytes);
     const auto taken = [weak = group.weak_from_this(), op = op, number = chunk.number, rank, bytes] {
       const auto group = weak.lock();  // the caller's thread may drop a closed group meanwhile
       if (group == nullptr) return;
-      const bool keeps_up = group->backlog_.taken(rank, bytes);
+      const bool keeps_up = group->outstanding_.taken(rank, bytes);
       const auto found = group->numbers_.find(op);
       if (found != group->numbers_.end() && found->second.active != nullptr) {
         found->second.active->running.execution().sent(number);

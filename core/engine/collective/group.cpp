@@ -64,7 +64,7 @@ Group::Group(const base::Clock& clock, Sender& sender, rpc::Server& server, base
                  [this](uint32_t to, const Agreement::Word& word) { tell_agreement(to, word); }),
       transfers_(std::make_unique<Transfers>(*this)),
       met_(members_.peers.size()),
-      backlog_(members_.peers.size()) {
+      outstanding_(members_.peers.size()) {
   met_[0] = true;  // since the opening
   if (setting_.rank == 0) met_.assign(met_.size(), true);
 }
@@ -262,9 +262,9 @@ void Group::reduced(uint64_t op, const base::Status& status) {
 
 /// Whether a rank that is not lost is far behind this one.
 bool Group::is_ahead() const {
-  if (!backlog_.any()) return false;
+  if (!outstanding_.any()) return false;
   for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)
-    if (backlog_.is_behind(rank) && !lost_.contains(rank)) return true;
+    if (outstanding_.is_behind(rank) && !lost_.contains(rank)) return true;
   return false;
 }
 

@@ -25,11 +25,11 @@ struct Group::Transfers::Transfer final : Execution::Owner, base::Work {
   void send_chunk(int32_t to, const Outgoing& chunk) override {
     const size_t bytes = chunk.payload->size();
     const auto rank = static_cast<uint32_t>(to);
-    transfers.backlog_.sent(rank, bytes);
+    transfers.outstanding_.sent(rank, bytes);
     const auto taken = [weak = transfers.group_.weak_from_this(), transfers = &transfers, number = number, chunk = chunk.number, rank, bytes] {
       const auto group = weak.lock();  // the caller's thread may drop a closed group meanwhile
       if (group == nullptr) return;
-      const bool keeps_up = transfers->backlog_.taken(rank, bytes);
+      const bool keeps_up = transfers->outstanding_.taken(rank, bytes);
       if (const auto found = transfers->sends_.find(number); found != transfers->sends_.end()) {
         found->second->execution->sent(chunk);
         transfers->settle_send(number);
@@ -148,7 +148,7 @@ void Group::Transfers::settle_send(uint64_t number) {
   send->busy = false;
   if (!send->execution->done()) return;
   const auto to = static_cast<uint32_t>(send->peer);
-  if (backlog_.is_behind(to) && !group_.lost_.contains(to)) {
+  if (outstanding_.is_behind(to) && !group_.lost_.contains(to)) {
     if (!std::exchange(send->held, true)) held_.push_back(number);
     return;
   }

@@ -13,7 +13,7 @@ namespace mv::collective {
 /// kept; their senders send only one chunk of each before it is received. Loop thread only.
 class Group::Transfers {
  public:
-  explicit Transfers(Group& group) : group_(group), backlog_(group.members_.peers.size()) {}
+  explicit Transfers(Group& group) : group_(group), outstanding_(group.members_.peers.size()) {}
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
@@ -63,7 +63,7 @@ class Group::Transfers {
   std::list<TransferRef> receives_;        ///< in the order of the calls
   Messages messages_;
   uint64_t sent_ = 0, arrived_ = 0;
-  Backlog backlog_;
+  Outstanding outstanding_;
   std::vector<uint64_t> held_;  ///< sends that wait until their receiver is not far behind
 };
 

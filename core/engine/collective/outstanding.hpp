@@ -9,11 +9,11 @@
 namespace mv::collective {
 
 /// Counts messages by rank. Operations end only while no rank is far behind, because a rank that runs ahead of a slow one would keep copies of ever more
-/// messages. What is counted together is taken in the order in which it was sent: a rank that is behind never waits for a call that its backlog holds up.
+/// messages. What is counted together is taken in the order in which it was sent: a rank that is behind never waits for a call that this holds up.
 /// So each group has one for its operations, and one for its sends, which may be received at any later time.
-class Backlog {
+class Outstanding {
  public:
-  explicit Backlog(size_t ranks) : loads_(ranks) {}
+  explicit Outstanding(size_t ranks) : loads_(ranks) {}
 
   void sent(uint32_t rank, size_t bytes) {
     Load& load = loads_[rank];

@@ -97,8 +97,8 @@ def test_a_server_that_nobody_can_decide_about_ends_with_an_error(cluster):
         node.hear("up")
     for node in (workers[0], *servers[:2]):
         node.kill()
+    servers[2].hear("too few are left to choose a new master", 30)
     workers[1].tell("go on")
     assert "MV_EPEERLOST" in workers[1].hear_attempt(30)[1]
-    servers[2].hear("too few are left to choose a new master")
     workers[1].hear_attempt(30)
     servers[2].ends(status=1)

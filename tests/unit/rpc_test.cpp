@@ -392,6 +392,41 @@ void calls_to_a_lost_server_fail_at_once(void**) {
   assert_int_equal(under_way->times + later->times, 2);
 }
 
+/// A back-up does not see the gets of a client, of which any number may finish while an earlier one waits.
+void replays_after_millions_of_gets(void**) {
+  Pair::Serving backup;
+  wire::FrameBuilder builder;
+  const auto replay = [&](rpc::Seq seq, uint32_t table) {
+    const base::Frame frame = builder.finish(wire::Body::Destroy, wire::CreateDestroy(builder.fbb(), table));
+    return backup.engine.replay({2, seq}, 0, message_of(frame), {}, nullptr);
+  };
+  constexpr rpc::Seq kLast = 5'000'000;
+  assert_true(replay(7, 1).ok());
+  assert_true(replay(kLast, 2).ok());
+  assert_true(replay(kLast + 9, 3).ok());
+  assert_string_equal(backup.service.started.c_str(), "1 2 3");
+  flatbuffers::FlatBufferBuilder fbb;
+  const auto states = backup.engine.write_state(fbb);
+  fbb.Finish(states.front());
+  const auto* const state = flatbuffers::GetRoot<wire::StreamState>(fbb.GetBufferPointer());
+  assert_int_equal(state->next(), kLast + 10);
+  assert_true(state->finished() == nullptr || state->finished()->size() <= 2);
+}
+
+void numbers_are_kept_as_intervals(void**) {
+  rpc::SeqSet set;
+  for (const rpc::Seq seq : {5, 3, 9, 4, 10, 1}) set.add(seq);
+  const std::map<rpc::Seq, rpc::Seq> expected{{1, 1}, {3, 5}, {9, 10}};
+  assert_true(set.ranges() == expected);
+  set.add(2, 9);
+  assert_true((set.ranges() == std::map<rpc::Seq, rpc::Seq>{{1, 10}}));
+  set.add(8, 7);  // none
+  set.remove_through(6);
+  assert_true((set.front() == std::pair<rpc::Seq, rpc::Seq>(7, 10)));
+  set.remove_through(10);
+  assert_true(set.empty());
+}
+
 }  // namespace
 
 int main() {
@@ -413,6 +448,8 @@ int main() {
       cmocka_unit_test(a_request_that_came_early_starts_when_those_before_it_are_skipped),
       cmocka_unit_test(a_restarted_client_is_never_taken_for_its_old_self),
       cmocka_unit_test(a_client_may_be_lost_by_its_own_request),
+      cmocka_unit_test(replays_after_millions_of_gets),
+      cmocka_unit_test(numbers_are_kept_as_intervals),
       cmocka_unit_test(calls_to_a_lost_server_fail_at_once),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

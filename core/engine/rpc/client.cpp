@@ -33,6 +33,19 @@ Client::Sent* Client::find(Stream& stream, Seq seq) {
   return sent.finished ? nullptr : &sent;
 }
 
+/// The number of the request with this Pending that is in flight; 0: there is none.
+Seq Client::in_flight(Stream& stream, const Pending* pending) {
+  if (pending == nullptr || pending->number_ == 0) return 0;
+  const auto is_it = [&](Seq seq) {
+    const Sent* const sent = find(stream, seq);
+    return sent != nullptr && sent->call.pending.get() == pending;
+  };
+  if (is_it(pending->number_)) return pending->number_;
+  for (size_t i = 0; i < stream.window.size(); ++i)  // a Pending of several requests
+    if (is_it(stream.first + i)) return stream.first + i;
+  return 0;
+}
+
 bool Client::has_room(const Stream& stream, const Call& call) const {
   const size_t window = call.window_bytes > 0 ? std::min(call.window_bytes, options_.window_bytes) : options_.window_bytes;
   const size_t under_way = call.wants_answer ? stream.window_bytes : stream.change_bytes;  // changes do not wait for gets
@@ -44,6 +57,7 @@ void Client::start(base::Peer server, Stream& stream, Call started) {
   if (!started.wants_answer) stream.change_bytes += started.cost;
   stream.window.push_back({std::move(started)});
   Call& call = stream.window.back().call;
+  call.pending->number_ = stream.first + stream.window.size() - 1;
   if (call.make) call.frame = std::exchange(call.make, nullptr)();
   transmit(server, stream, stream.first + stream.window.size() - 1, stream.window.back());
 }
@@ -85,21 +99,17 @@ void Client::send_bare(base::Peer server, Stream& stream, wire::Body kind, Seq s
 
 void Client::cancel(base::Peer server, const Pending* pending) {
   Stream& stream = streams_[server];
-  if (const PendingRef ended = stream.backlog.erase(pending)) {
-    ended->finish(base::Status(MV_ECANCELED, "withdrawn before it was sent"), nullptr, {});
-    return;
+  if (const Seq seq = in_flight(stream, pending); seq != 0) {
+    find(stream, seq)->withdrawn = true;
+    return send_bare(server, stream, wire::Body::Cancel, seq);
   }
-  for (size_t i = 0; i < stream.window.size(); ++i) {
-    if (stream.window[i].finished || stream.window[i].call.pending.get() != pending) continue;
-    stream.window[i].withdrawn = true;
-    return send_bare(server, stream, wire::Body::Cancel, stream.first + i);
-  }
+  if (const PendingRef ended = stream.backlog.erase(pending)) ended->finish(base::Status(MV_ECANCELED, "withdrawn before it was sent"), nullptr, {});
 }
 
 void Client::abandon(base::Peer server, const Pending* pending, const base::Status& status, IfUnseen unseen) {
   Stream& stream = streams_[server];
-  for (Sent& sent : stream.window) {
-    if (sent.finished || sent.call.pending.get() != pending) continue;
+  if (const Seq seq = in_flight(stream, pending); seq != 0) {
+    Sent& sent = *find(stream, seq);
     // The server may still execute the request, or wait for its payload. The request stays in flight; its Pending goes.
     class Nobody final : public Pending {
       void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {}
@@ -111,11 +121,9 @@ void Client::abandon(base::Peer server, const Pending* pending, const base::Stat
   cancel(server, pending);
 }
 
-bool Client::unsent(base::Peer server, const Pending* pending) const {
+bool Client::unsent(base::Peer server, const Pending* pending) {
   const auto found = streams_.find(server);
-  if (found == streams_.end()) return true;
-  const auto& window = found->second.window;
-  return std::none_of(window.begin(), window.end(), [&](const Sent& s) { return !s.finished && s.call.pending.get() == pending; });
+  return found == streams_.end() || in_flight(found->second, pending) == 0;
 }
 
 bool Client::is_lost(base::Peer server) const {

@@ -40,7 +40,7 @@ class Client {
   /// sends a harmless request in its place.
   void abandon(base::Peer server, const Pending* pending, const base::Status& status, IfUnseen unseen = IfUnseen::kSend);
   /// True if nothing of this request was sent yet; also for unknown requests.
-  bool unsent(base::Peer server, const Pending* pending) const;
+  bool unsent(base::Peer server, const Pending* pending);
 
   /// From now on, the process `by` answers the requests of this stream, which are for the part of `server` (see
   /// Message.part). Both may be the same process.
@@ -87,6 +87,7 @@ class Client {
 
   Seq done(const Stream& stream) const { return stream.first - 1; }
   Sent* find(Stream& stream, Seq seq);
+  Seq in_flight(Stream& stream, const Pending* pending);
   bool has_room(const Stream& stream, const Call& call) const;
   void start(base::Peer server, Stream& stream, Call started);
   void pump(base::Peer server, Stream& stream);

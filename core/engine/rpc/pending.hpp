@@ -23,6 +23,10 @@ class Pending {
   virtual base::SinkRef place(const wire::Message& answer, size_t bytes);
   /// `answer` is null if none was needed or none came; `payload` is the memory of the sink or of the message.
   virtual void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) = 0;
+
+ private:
+  friend class Client;
+  Seq number_ = 0;  ///< of the request with this that was sent last: a hint where to look for it. 0: none was sent
 };
 using PendingRef = std::shared_ptr<Pending>;
 

@@ -12,7 +12,8 @@ bool is_get(wire::Body kind) { return kind == wire::Body::Get || kind == wire::B
 bool is_get(const wire::Message& message) { return is_get(message.body_type()); }
 constexpr size_t kMaxEarlyCount = 256;
 constexpr size_t kMaxEarlyBytes = 1 << 20;
-constexpr Seq kMaxGap = 1 << 20;  ///< gets of one client that are under way at once, and are not replayed
+/// Requests between two that are replayed: gets, of which a client may finish any number while an earlier request of it waits.
+constexpr Seq kMaxGap = Seq{1} << 40;
 }  // namespace
 
 void Server::on_message(base::Peer client, const wire::Message& message, std::span<const std::byte> payload,
@@ -99,7 +100,7 @@ void Server::start_early(base::Peer client) {
 void Server::skip_through(Stream& stream, Seq done) {
   stream.next = done + 1;
   stream.done = std::max(stream.done, done);
-  stream.finished.erase(stream.finished.begin(), stream.finished.upper_bound(done));
+  stream.finished.remove_through(done);
   stream.early.erase(stream.early.begin(), stream.early.upper_bound(done));
 }
 
@@ -116,7 +117,11 @@ base::Status Server::replay(const Asked& asked, Seq done, const wire::Message& m
     service_.on_request(asked, message, payload, staged);
     return {};
   }
-  while (stream.next < asked.seq) mark_finished(asked.client, stream, stream.next++);
+  if (stream.next < asked.seq) {
+    stream.finished.add(stream.next, asked.seq - 1);
+    stream.next = asked.seq;
+    advance(asked.client, stream);
+  }
   start(asked.client, stream, message, payload, staged);
   return {};
 }
@@ -146,7 +151,8 @@ std::vector<flatbuffers::Offset<wire::StreamState>> Server::write_state(flatbuff
       kept.push_back(wire::CreateKeptAnswer(fbb, seq, answer.holds_done, written,
                                             tail.empty() ? 0 : fbb.CreateVector(reinterpret_cast<const uint8_t*>(tail.data()), tail.size())));
     }
-    const std::vector<Seq> finished(stream.finished.begin(), stream.finished.end());
+    std::vector<Seq> finished;
+    for (const auto& [first, last] : stream.finished.ranges()) finished.insert(finished.end(), {first, last});
     const auto finished_at = fbb.CreateVector(finished);
     states.push_back(wire::CreateStreamState(fbb, client, stream.next, stream.done, finished_at, fbb.CreateVector(kept)));
   }
@@ -158,7 +164,8 @@ base::Status Server::restore(const wire::StreamState& state) {
   stream = {};
   stream.next = state.next();
   stream.done = state.done();
-  if (state.finished() != nullptr) stream.finished.insert(state.finished()->begin(), state.finished()->end());
+  if (const auto* const finished = state.finished(); finished != nullptr)
+    for (uint32_t i = 0; i + 1 < finished->size(); i += 2) stream.finished.add(finished->Get(i), finished->Get(i + 1));
   if (state.kept() == nullptr) return {};
   const auto bytes_of = [](const flatbuffers::Vector<uint8_t>* bytes) {
     return bytes != nullptr ? std::as_bytes(std::span(bytes->data(), bytes->size())) : std::span<const std::byte>();
@@ -206,14 +213,14 @@ void Server::on_data(base::Peer client, Stream& stream, const wire::Message& mes
 
 void Server::acknowledged(Stream& stream, Seq done) {
   while (!stream.kept.empty() && stream.kept.begin()->first <= done) {
-    if (stream.kept.begin()->second.holds_done) stream.finished.insert(stream.kept.begin()->first);
+    if (stream.kept.begin()->second.holds_done) stream.finished.add(stream.kept.begin()->first);
     stream.kept.erase(stream.kept.begin());
   }
 }
 
 void Server::mark_finished(base::Peer client, Stream& stream, Seq seq) {
   if (seq != stream.done + 1 || !stream.finished.empty()) {
-    stream.finished.insert(seq);
+    stream.finished.add(seq);
     return advance(client, stream);
   }
   stream.done = seq;
@@ -223,9 +230,9 @@ void Server::mark_finished(base::Peer client, Stream& stream, Seq seq) {
 
 void Server::advance(base::Peer client, Stream& stream) {
   const Seq before = stream.done;
-  while (!stream.finished.empty() && *stream.finished.begin() <= stream.done + 1) {
-    stream.done = std::max(stream.done, *stream.finished.begin());
-    stream.finished.erase(stream.finished.begin());
+  while (!stream.finished.empty() && stream.finished.front().first <= stream.done + 1) {
+    stream.done = std::max(stream.done, stream.finished.front().second);
+    stream.finished.pop_front();
   }
   if (stream.done == before) return;
   stream.owes_ack = true;

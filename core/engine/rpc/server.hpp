@@ -3,11 +3,11 @@
 
 #include <array>
 #include <map>
-#include <set>
 #include <unordered_map>
 #include <vector>
 
 #include "engine/rpc/pending.hpp"
+#include "engine/rpc/seq_set.hpp"
 
 namespace mv::rpc {
 
@@ -104,7 +104,7 @@ class Server {
     Seq starting = 0;                    ///< inside on_request() now; most changes finish before it returns
     Running start_state;
     std::map<Seq, Running> running;      ///< started, not answered, and not `starting`
-    std::set<Seq> finished;              ///< succeeded, but beyond `done`
+    SeqSet finished;                     ///< succeeded, but beyond `done`
     std::map<Seq, Split> split;
     std::map<Seq, Kept> kept;            ///< answers that the client has not acknowledged
     std::map<Seq, Early> early;          ///< arrived before their predecessors (links that reorder)

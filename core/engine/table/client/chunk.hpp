@@ -39,6 +39,7 @@ struct Client::TableCall final : base::Work, std::enable_shared_from_this<TableC
   bool is_sent = false;     ///< all chunks have been given to rpc
   bool asked_back = false;  ///< the deadline passed, and the servers were asked to withdraw it
   std::list<TableCallRef>::iterator place;  ///< in Client::waited_for_
+  const base::Operation* whole = nullptr;   ///< the operation of which this is a part; null: it is a whole one
   std::vector<std::shared_ptr<Chunk>> withdrawn;  ///< chunks that a server withdrew
   std::vector<std::shared_ptr<Chunk>> refused;    ///< chunks for which a server had no memory
   int refusals = 0;                               ///< how often a server had none

@@ -58,6 +58,7 @@ void Client::begin(Request request) {
   }
   if (want.operation != nullptr) {
     op->place = waited_for_.insert(waited_for_.end(), op);
+    if (const base::Operation* const whole = want.operation->whole(); whole != want.operation.get()) parts_.emplace(op->whole = whole, op.get());
     want.operation->begin(op);
   }
 
@@ -258,8 +259,8 @@ void Client::drop_rest_of_call(const TableCall& op) {
   const base::Operation* const own = op.request.operation.get();
   if (own == nullptr || own->whole() == own) return;
   std::vector<TableCallRef> others;
-  for (const TableCallRef& other : waited_for_)
-    if (other->request.operation->whole() == own->whole() && other->request.kind == OpKind::kGet) others.push_back(other);
+  for (auto part = parts_.lower_bound({own->whole(), nullptr}); part != parts_.end() && part->first == own->whole(); ++part)
+    if (part->second->request.kind == OpKind::kGet) others.push_back(*part->second->place);
   for (const TableCallRef& other : others)
     if (!other->request.operation->done()) drop_get(other, op.error);
 }
@@ -303,6 +304,7 @@ void Client::complete(const TableCallRef& op, const base::Status& status) {
   if (op->has_timer) servers_.timers.erase(op->timer);
   op->has_timer = false;
   if (op->request.operation == nullptr || op->request.operation->done()) return;
+  if (op->whole != nullptr) parts_.erase({op->whole, op.get()});
   waited_for_.erase(op->place);
   if (trace_ != nullptr) note_time(*op);
   op->request.operation->complete(status);

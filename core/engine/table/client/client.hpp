@@ -5,7 +5,9 @@
 #include <atomic>
 #include <list>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/histogram.hpp"
@@ -118,6 +120,7 @@ class Client {
   Inquiries inquiries_{servers_};
   Entry entry_{servers_, catalogue_.tables(), [this] { return catalogue_.is_creating(); }};
   std::list<TableCallRef> waited_for_;
+  std::set<std::pair<const base::Operation*, TableCall*>> parts_;  ///< those of waited_for_ that are parts of a larger operation, by that
   std::atomic<uint64_t> in_flight_{0};
   std::array<base::Histogram, kUseNames.size()> call_times_;
   base::TraceRing* trace_ = nullptr;  ///< null: times are not taken

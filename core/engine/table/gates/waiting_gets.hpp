@@ -53,16 +53,18 @@ class WaitingGets {
     gets_.erase(key);
     return key.needs;
   }
-  /// Removes and returns the gets that need more than this.
+  /// Removes and returns the gets that need more than this, in order of arrival.
   std::vector<rpc::Asked> take_beyond(uint64_t reached) {
-    std::vector<rpc::Asked> taken;
+    std::map<uint64_t, rpc::Asked> taken;
     const auto beyond = gets_.upper_bound({reached, UINT64_MAX});
     for (auto get = beyond; get != gets_.end(); ++get) {
-      taken.push_back(get->second);
+      taken.emplace(get->first.arrived, get->second);
       keys_.erase(get->second);
     }
     gets_.erase(beyond, gets_.end());
-    return taken;
+    std::vector<rpc::Asked> in_order;
+    for (const auto& [arrived, asked] : taken) in_order.push_back(asked);
+    return in_order;
   }
 
  private:

@@ -97,6 +97,18 @@ def rank_0_of_two(job, folder):
     return node
 
 
+def test_without_back_ups_the_successor_of_a_drained_master_has_the_name(named, tmp_path):
+    job = named(1, servers=2, log_level="info")
+    master = first_server(job, tmp_path)
+    other = job.server(1)
+    worker = job.python(0, WORK)
+    worker.hear("sum ")
+    master.kill(signal.SIGTERM)
+    other.hear("has this process as the master")
+    again = job.python(1, "node = pv.init()\nsay('joined', node.rank)\nwait_for_word()\n")
+    again.hear("joined ")
+
+
 def first_to_say(nodes, text, seconds=40):
     deadline = time.monotonic() + seconds
     while True:

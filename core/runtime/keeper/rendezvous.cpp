@@ -205,9 +205,8 @@ void Rendezvous::run() {
   registry_->release(SteadyClock::now() + kToRelease);  // what it has taken to compete
   registry_->attend(attends);
   if (known) watch(*known);
-  if (!attends) return;
-  registry_->attend(true);
-  {
+  if (attends) registry_->attend(true);
+  {  // without back-ups, too: a master that drains gives its role to another server
     std::unique_lock lock(idle_mutex_);
     idle_.wait(lock, [this] { return stopping() || succeeding_; });
   }

@@ -81,9 +81,10 @@ struct Server {
       assert_true(own.publish(1, 0.5).ok());
     }
   }
-  void request(base::Peer peer, uint64_t version, uint64_t first) {
+  void request(base::Peer peer, uint64_t version, uint64_t first) { request(peer, version, first, ++questions); }
+  void request(base::Peer peer, uint64_t version, uint64_t first, uint64_t number) {
     wire::FetchBuilder body(builder.fbb());
-    body.add_number(++questions);
+    body.add_number(number);
     body.add_version(version);
     body.add_first(first);
     body.add_count(gossip::kChunkBytes);
@@ -203,6 +204,22 @@ void more_requests_than_a_peer_may_have_are_ignored(void**) {
   assert_int_equal(answered(server).size(), 0);
 }
 
+/// The requests of a peer that begins again, over shared memory, overtake those that it has sent over TCP.
+void requests_that_were_overtaken_do_not_take_the_place_of_others(void**) {
+  Server server;
+  server.request(7, 0, 0, 1);
+  server.request(7, 0, 0, 6);
+  for (const uint64_t late : {2, 3, 4}) server.request(7, 1, kEnd, late);
+  for (const uint64_t number : {7, 8, 9, 10}) server.request(7, 1, kEnd, number);
+  server.request(7, 0, 0, 5);
+  std::vector<uint64_t> numbers;
+  for (int turn = 0; turn < 3; ++turn) {
+    for (const base::Frame& frame : server.kept.take()) numbers.push_back(message_of(frame).body_as_Fetched()->number());
+    server.engine->tick();
+  }
+  assert_true((numbers == std::vector<uint64_t>{1, 6, 7, 8, 9, 10}));
+}
+
 }  // namespace
 
 int main() {
@@ -213,6 +230,7 @@ int main() {
       cmocka_unit_test(a_larger_model_does_not_take_the_memory_away),
       cmocka_unit_test(a_request_waits_while_the_transport_has_as_many_chunks_as_it_may),
       cmocka_unit_test(more_requests_than_a_peer_may_have_are_ignored),
+      cmocka_unit_test(requests_that_were_overtaken_do_not_take_the_place_of_others),
       cmocka_unit_test(a_request_by_message_yields_to_memory_mapped_meanwhile),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

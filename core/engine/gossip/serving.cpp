@@ -108,7 +108,11 @@ base::PayloadRef Serving::chunk(base::Peer to, const SnapshotReader& reader, con
 void Serving::on_fetch(base::Peer from, const wire::Message& request) {
   const wire::Fetch& fetch = *request.body_as_Fetch();
   Chunks& chunks = chunks_[from];
-  if (fetch.first() == 0) chunks.waiting.clear();  // it begins again
+  if (fetch.number() < chunks.begun) return;
+  if (fetch.first() == 0) {
+    chunks.begun = fetch.number();
+    chunks.waiting.clear();
+  }
   if (chunks.waiting.empty() && chunks.has_room()) return answer(from, fetch);
   if (chunks.waiting.size() < kWindow) chunks.waiting.push_back(wire::copy_header(request));
 }

@@ -60,6 +60,9 @@ class Serving {
     bool has_room() const { return *under_way < kWindow; }
     std::shared_ptr<size_t> under_way = std::make_shared<size_t>(0);
     std::deque<std::vector<std::byte>> waiting;  ///< headers of its requests
+    /// The number of the request with which it last began from the beginning. Those with smaller numbers, which come by another transport and
+    /// were overtaken, have been given up.
+    uint64_t begun = 0;
   };
 
   void answer(base::Peer from, const wire::Fetch& fetch);

@@ -3,6 +3,8 @@
 #include "engine/rpc/client.hpp"
 #include "engine/rpc/server.hpp"
 
+#include <malloc.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -36,15 +38,18 @@ class Service final : public rpc::Service {
                   const base::SinkRef&) override {
     started += fmt::format("{}{}", started.empty() ? "" : " ", request.body_as_Destroy()->table());
     if (is_the_last) server->on_lost(asked.client);
+    if (holds) return held.push_back(asked);
     if (fails) return server->fail(asked, base::error(MV_ENOTFOUND, "there is no such table"));
     later ? server->finish_later(asked, base::Nanos{0}) : server->finish(asked);
   }
   void on_data(const rpc::Asked&, std::span<const std::byte>, const base::SinkRef&) override {}
-  void on_cancel(const rpc::Asked&) override {}
+  void on_cancel(const rpc::Asked&) override { ++cancels; }
 
   rpc::Server* server = nullptr;
   std::string started;
-  bool fails = false, is_the_last = false, later = false;
+  std::vector<rpc::Asked> held;
+  int cancels = 0;
+  bool holds = false, fails = false, is_the_last = false, later = false;
 };
 
 class Heard final : public rpc::Pending {
@@ -357,6 +362,79 @@ void a_request_that_came_early_starts_when_those_before_it_are_skipped(void**) {
   assert_string_equal(server.service.started.c_str(), "3");
 }
 
+/// A client of which three requests wait while 50,000 later ones are answered.
+struct Waiting {
+  Waiting() {
+    pair.server->service.holds = true;
+    for (uint32_t number : {1, 2, 3}) waiting.push_back(pair.call(number));
+    pair.run();
+    pair.server->service.holds = false;
+    const size_t before = mallinfo2().uordblks;
+    for (int i = 0; i < 50'000; ++i) {
+      const auto later = pair.call(4);
+      pair.run();
+      assert_int_equal(later->times, 1);
+      pair.server->service.started.clear();
+    }
+    bytes = mallinfo2().uordblks - before;
+    assert_int_equal(waiting[0]->times + waiting[1]->times + waiting[2]->times, 0);
+  }
+  Pair pair;
+  std::vector<std::shared_ptr<Heard>> waiting;
+  size_t bytes = 0;  ///< that the 50,000 have left
+};
+
+void what_is_answered_while_a_request_waits_leaves_no_memory(void**) {
+  Waiting client;
+  assert_true(client.bytes < 500'000);
+  Pair& pair = client.pair;
+  pair.client.on_connected(kServer);
+  pair.run();
+  assert_int_equal(pair.client.repeated(), 0);
+  assert_false(pair.client.unsent(kServer, client.waiting[1].get()));
+  pair.client.cancel(kServer, client.waiting[1].get());
+  pair.run();
+  assert_int_equal(pair.server->service.cancels, 1);
+  const auto held = pair.server->service.held;
+  for (const size_t i : {2, 0, 1}) {
+    pair.server->engine.finish(held[i]);
+    pair.answers_arrive();
+    assert_int_equal(client.waiting[i]->times, 1);
+    assert_true(pair.client.unsent(kServer, client.waiting[i].get()));
+  }
+  const auto last = pair.call(5);
+  pair.run();
+  assert_int_equal(last->times, 1);
+}
+
+void requests_that_wait_long_are_lost_with_their_server(void**) {
+  Waiting client;
+  client.pair.client.on_lost(kServer, base::Status(MV_EPEERLOST, "lost"));
+  for (const auto& heard : client.waiting) assert_true(heard->times == 1 && heard->code == MV_EPEERLOST);
+}
+
+/// It gets the requests that wait, and hears of the others in a few messages.
+void a_former_backup_skips_what_its_primary_has_answered(void**) {
+  Waiting client;
+  Pair& pair = client.pair;
+  pair.server = std::make_shared<Pair::Serving>();
+  pair.server->engine.set_part(1);
+  pair.client.serve_by(kServer, kServer, 1, true);
+  size_t frames = 0;
+  for (auto sent = pair.link.take(); !sent.empty(); sent = pair.link.take()) {
+    frames += sent.size();
+    pair.to_server(sent);
+    pair.answers_arrive();
+  }
+  assert_true(frames < 20);
+  assert_string_equal(pair.server->service.started.c_str(), "1 2 3");
+  for (const auto& heard : client.waiting) assert_int_equal(heard->times, 1);
+  const auto last = pair.call(5);
+  pair.run();
+  assert_int_equal(last->times, 1);
+  assert_string_equal(pair.server->service.started.c_str(), "1 2 3 5");
+}
+
 void a_restarted_client_is_never_taken_for_its_old_self(void**) {
   Pair old(2);
   old.call(7);
@@ -446,6 +524,9 @@ int main() {
       cmocka_unit_test(what_was_sent_after_a_probe_is_not_sent_again),
       cmocka_unit_test(what_came_too_early_after_a_probe_is_sent_again),
       cmocka_unit_test(a_request_that_came_early_starts_when_those_before_it_are_skipped),
+      cmocka_unit_test(what_is_answered_while_a_request_waits_leaves_no_memory),
+      cmocka_unit_test(requests_that_wait_long_are_lost_with_their_server),
+      cmocka_unit_test(a_former_backup_skips_what_its_primary_has_answered),
       cmocka_unit_test(a_restarted_client_is_never_taken_for_its_old_self),
       cmocka_unit_test(a_client_may_be_lost_by_its_own_request),
       cmocka_unit_test(replays_after_millions_of_gets),

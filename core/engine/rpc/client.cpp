@@ -7,6 +7,11 @@
 
 namespace mv::rpc {
 
+namespace {
+/// Finished requests in a window that begins with one that waits, or as many as wait there, if that is more.
+constexpr size_t kMostFinished = 1024;
+}  // namespace
+
 base::SinkRef Pending::place(const wire::Message&, size_t) { return base::Sink::nowhere(); }
 
 void Client::call(base::Peer server, Call call) {
@@ -23,12 +28,25 @@ void Client::call(base::Peer server, Call call) {
 
 /// Last in a function: it may call back.
 void Client::connect_if_awaited(base::Peer server, const Stream& stream) const {
-  if (stream.connected || !connect_ || (stream.window.empty() && stream.backlog.empty())) return;
+  if (stream.connected || !connect_ || (is_idle(stream) && stream.backlog.empty())) return;
   connect_(stream.by != base::kNobody ? stream.by : server);
 }
 
+/// Calls each(number, request) in the order of the numbers, as long as it returns true.
+template <typename Each>
+void Client::for_each_in_flight(Stream& stream, Each each) {
+  for (auto& [seq, sent] : stream.stragglers)
+    if (!each(seq, sent)) return;
+  for (size_t i = 0; i < stream.window.size(); ++i)
+    if (!stream.window[i].finished && !each(stream.first + i, stream.window[i])) return;
+}
+
 Client::Sent* Client::find(Stream& stream, Seq seq) {
-  if (seq < stream.first || seq - stream.first >= stream.window.size()) return nullptr;
+  if (seq < stream.first) {
+    const auto straggler = stream.stragglers.find(seq);
+    return straggler != stream.stragglers.end() ? &straggler->second : nullptr;
+  }
+  if (seq - stream.first >= stream.window.size()) return nullptr;
   Sent& sent = stream.window[seq - stream.first];
   return sent.finished ? nullptr : &sent;
 }
@@ -41,9 +59,12 @@ Seq Client::in_flight(Stream& stream, const Pending* pending) {
     return sent != nullptr && sent->call.pending.get() == pending;
   };
   if (is_it(pending->number_)) return pending->number_;
-  for (size_t i = 0; i < stream.window.size(); ++i)  // a Pending of several requests
-    if (is_it(stream.first + i)) return stream.first + i;
-  return 0;
+  Seq found = 0;
+  for_each_in_flight(stream, [&](Seq seq, const Sent& sent) {  // a Pending of several requests
+    if (sent.call.pending.get() == pending) found = seq;
+    return found == 0;
+  });
+  return found;
 }
 
 bool Client::has_room(const Stream& stream, const Call& call) const {
@@ -56,10 +77,11 @@ void Client::start(base::Peer server, Stream& stream, Call started) {
   stream.window_bytes += started.cost;
   if (!started.wants_answer) stream.change_bytes += started.cost;
   stream.window.push_back({std::move(started)});
+  ++stream.open;
   Call& call = stream.window.back().call;
-  call.pending->number_ = stream.first + stream.window.size() - 1;
+  call.pending->number_ = last(stream);
   if (call.make) call.frame = std::exchange(call.make, nullptr)();
-  transmit(server, stream, stream.first + stream.window.size() - 1, stream.window.back());
+  transmit(server, stream, last(stream), stream.window.back());
 }
 
 void Client::pump(base::Peer server, Stream& stream) {
@@ -144,7 +166,7 @@ void Client::serve_by(base::Peer server, base::Peer by, uint32_t part, bool conn
 void Client::on_connected(base::Peer server) {
   Stream& stream = streams_[server];
   stream.connected = true;
-  if (!stream.window.empty()) probe(server, stream);
+  if (!is_idle(stream)) probe(server, stream);
   pump(server, stream);
 }
 
@@ -155,15 +177,19 @@ void Client::on_lost(base::Peer server, const base::Status& why) {
   stream.connected = false;
   stream.probe_at = base::kNever;
   std::vector<PendingRef> ended;
-  for (Sent& sent : stream.window)
-    if (!sent.finished) ended.push_back(std::move(sent.call.pending));
+  for_each_in_flight(stream, [&](Seq, Sent& sent) {
+    ended.push_back(std::move(sent.call.pending));
+    return true;
+  });
   std::ranges::move(stream.backlog.clear(), std::back_inserter(ended));
+  stream.stragglers.clear();
   stream.window.clear();
+  stream.open = 0;
   for (const PendingRef& pending : ended) pending->finish(why, nullptr, {});
 }
 
 void Client::probe(base::Peer server, Stream& stream) {
-  send_bare(server, stream, wire::Body::Probe, stream.first + stream.window.size() - 1);
+  send_bare(server, stream, wire::Body::Probe, last(stream));
   if (options_.probe_after == base::kNever) return;
   stream.probe_wait = std::min(stream.probe_wait * 2, options_.probe_after * 16);
   stream.probe_at = clock_.now() + stream.probe_wait;
@@ -172,30 +198,50 @@ void Client::probe(base::Peer server, Stream& stream) {
 void Client::heard(Stream& stream) {
   if (options_.probe_after == base::kNever) return;
   stream.probe_wait = options_.probe_after;
-  stream.probe_at = stream.window.empty() ? base::kNever : clock_.now() + stream.probe_wait;
+  stream.probe_at = is_idle(stream) ? base::kNever : clock_.now() + stream.probe_wait;
 }
 
-void Client::finish(Stream& stream, Sent& sent, const base::Status& status, const wire::Message* answer,
+/// `sent` is gone after this.
+void Client::finish(Stream& stream, Seq seq, Sent& sent, const base::Status& status, const wire::Message* answer,
                     std::span<const std::byte> payload) {
-  sent.finished = true;
   stream.window_bytes -= sent.call.cost;
   if (!sent.call.wants_answer) stream.change_bytes -= sent.call.cost;
   const PendingRef pending = std::move(sent.call.pending);
-  sent.call.frame = {};
-  sent.call.offer.reset();
+  if (seq < stream.first) {
+    stream.stragglers.erase(seq);
+  } else {
+    sent.finished = true;
+    sent.call.frame = {};
+    sent.call.offer.reset();
+    --stream.open;
+  }
   pending->finish(status, answer, payload);
 }
 
 void Client::finish_through(Stream& stream, Seq done) {
-  // By number, because finish() may append to the window.
-  for (Seq seq = stream.first; seq <= done; ++seq) {
+  // By number, because finish() may append to the window, or end the stream.
+  const auto finish_change = [&](Seq seq) {
     Sent* sent = find(stream, seq);
-    if (sent != nullptr && !sent->call.wants_answer) finish(stream, *sent, {}, nullptr, {});
+    if (sent != nullptr && !sent->call.wants_answer) finish(stream, seq, *sent, {}, nullptr, {});
+  };
+  for (auto next = stream.stragglers.begin(); next != stream.stragglers.end() && next->first <= done;) {
+    const Seq seq = next->first;
+    finish_change(seq);
+    next = stream.stragglers.upper_bound(seq);
   }
+  for (Seq seq = stream.first; seq <= done; ++seq) finish_change(seq);
 }
 
+/// Drops finished requests from the beginning of the window. A request that waits there leaves it, too, when many later ones have finished: the
+/// memory for these must not grow for as long as it waits.
 void Client::retire(Stream& stream) {
-  while (!stream.window.empty() && stream.window.front().finished) {
+  const auto is_long = [&] { return stream.window.size() - stream.open > std::max(kMostFinished, stream.open); };
+  while (!stream.window.empty() && (stream.window.front().finished || is_long())) {
+    Sent& front = stream.window.front();
+    if (!front.finished) {
+      stream.stragglers.emplace_hint(stream.stragglers.end(), stream.first, std::move(front));
+      --stream.open;
+    }
     stream.window.pop_front();
     ++stream.first;
   }
@@ -209,7 +255,7 @@ base::SinkRef Client::on_answer_header(base::Peer server, const wire::Message& m
 void Client::on_answer(base::Peer server, const wire::Message& message, std::span<const std::byte> payload) {
   Stream& stream = streams_[server];
   if (!stream.lost.ok()) return;
-  finish_through(stream, std::min(message.done(), stream.first + stream.window.size() - 1));
+  finish_through(stream, std::min(message.done(), last(stream)));
   switch (message.body_type()) {
     case wire::Body::Ack:
       break;
@@ -228,7 +274,7 @@ void Client::on_answer(base::Peer server, const wire::Message& message, std::spa
         const std::string text = message.text() != nullptr ? message.text()->str() : "";
         stream.owes_ack |= code != MV_OK;
         owes_acks_ |= stream.owes_ack;
-        finish(stream, *sent, base::Status(code, text), &message, payload);
+        finish(stream, message.seq(), *sent, base::Status(code, text), &message, payload);
       }
   }
   if (!stream.lost.ok()) return;
@@ -243,26 +289,30 @@ void Client::on_progress(base::Peer server, Stream& stream, const wire::Message&
   if (progress->pending() != nullptr) pending.assign(progress->pending()->begin(), progress->pending()->end());
   std::sort(pending.begin(), pending.end());
   if (stream.part != 0) skip_finished(server, stream, progress->next());
-  for (size_t i = 0; i < stream.window.size(); ++i) {
-    const Seq seq = stream.first + i;
-    Sent& sent = stream.window[i];
-    if (seq > progress->through()) return;
-    if (sent.finished) continue;
+  for_each_in_flight(stream, [&](Seq seq, Sent& sent) {
+    if (seq > progress->through()) return false;
     if (!std::binary_search(pending.begin(), pending.end(), seq)) {
       ++repeated_;
       transmit(server, stream, seq, sent);
     }
     if (sent.withdrawn) send_bare(server, stream, wire::Body::Cancel, seq);  // the first Cancel may be lost
-  }
+    return true;
+  });
 }
 
 /// Fills the gaps that a former back-up sees: reads that its primary had answered.
 void Client::skip_finished(base::Peer server, Stream& stream, Seq next) {
-  for (Seq seq = std::max(next, stream.first); seq - stream.first < stream.window.size(); ++seq) {
-    if (!stream.window[seq - stream.first].finished) continue;
-    base::Frame frame = builder_.finish(wire::Body::Skip, wire::CreateSkip(builder_.fbb()));
-    send(server, stream, seq, frame);
-  }
+  next = std::max(next, done(stream) + 1);
+  const auto skip_before = [&](Seq end) {
+    if (next < end) {
+      base::Frame frame = builder_.finish(wire::Body::Skip, wire::CreateSkip(builder_.fbb(), end - next));
+      send(server, stream, next, frame);
+    }
+    next = std::max(next, end + 1);
+    return true;
+  };
+  for_each_in_flight(stream, [&](Seq seq, const Sent&) { return skip_before(seq); });
+  skip_before(last(stream) + 1);
 }
 
 base::Nanos Client::next_deadline() const {

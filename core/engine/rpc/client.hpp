@@ -74,7 +74,9 @@ class Client {
     bool connected = false;
     base::Status lost;
     Seq first = 1;              ///< number of window.front()
-    std::deque<Sent> window;    ///< sent requests, from the first unfinished one
+    std::deque<Sent> window;    ///< sent requests, from an unfinished one on
+    size_t open = 0;            ///< the unfinished ones in the window
+    std::map<Seq, Sent> stragglers;  ///< unfinished requests from before the window: see retire()
     Backlog backlog;            ///< unsent: no room in the window, or not connected
     size_t window_bytes = 0;    ///< cost of all requests in flight
     size_t change_bytes = 0;    ///< cost of the changes among them
@@ -85,7 +87,11 @@ class Client {
     uint32_t part = 0;
   };
 
-  Seq done(const Stream& stream) const { return stream.first - 1; }
+  static Seq done(const Stream& stream) { return (stream.stragglers.empty() ? stream.first : stream.stragglers.begin()->first) - 1; }
+  static Seq last(const Stream& stream) { return stream.first + stream.window.size() - 1; }
+  static bool is_idle(const Stream& stream) { return stream.window.empty() && stream.stragglers.empty(); }
+  template <typename Each>
+  static void for_each_in_flight(Stream& stream, Each each);
   Sent* find(Stream& stream, Seq seq);
   Seq in_flight(Stream& stream, const Pending* pending);
   bool has_room(const Stream& stream, const Call& call) const;
@@ -97,7 +103,7 @@ class Client {
   void send_bare(base::Peer server, Stream& stream, wire::Body kind, Seq seq);
   void probe(base::Peer server, Stream& stream);
   void heard(Stream& stream);
-  void finish(Stream& stream, Sent& sent, const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload);
+  void finish(Stream& stream, Seq seq, Sent& sent, const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload);
   void finish_through(Stream& stream, Seq done);
   void retire(Stream& stream);
   void on_progress(base::Peer server, Stream& stream, const wire::Message& message);

@@ -48,7 +48,7 @@ void Server::on_message(base::Peer client, const wire::Message& message, std::sp
   const bool discarded = staged != nullptr && staged->discards();
   const bool needs_payload = message.seq() >= stream.next || is_get(message);
   if (discarded && needs_payload) return;  // too early to be kept; the client will probe for it
-  if (message.seq() < stream.next) return repeat(client, stream, message, payload);
+  if (message.seq() < stream.next && message.body_type() != wire::Body::Skip) return repeat(client, stream, message, payload);
   if (message.seq() > stream.next) return stash(client, stream, message, payload);
   if (!service_.may_start({client, message.seq()}, message)) return;
   start(client, stream, message, payload, staged);
@@ -71,9 +71,9 @@ base::SinkRef Server::on_header(base::Peer client, const wire::Message& message,
 
 void Server::start(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,
                    const base::SinkRef& staged) {
-  const Seq seq = stream.next++;
   ++started_[static_cast<uint8_t>(message.body_type())];
-  if (message.body_type() == wire::Body::Skip) return mark_finished(client, stream, seq);
+  if (const wire::Skip* const skip = message.body_as_Skip()) return skip_gap(client, stream, message.seq() + std::min(skip->count(), kMaxGap) - 1);
+  const Seq seq = stream.next++;
   stream.starting = seq;
   stream.start_state = {message.body_type()};
   service_.on_request({client, seq}, message, payload, staged);
@@ -104,6 +104,14 @@ void Server::skip_through(Stream& stream, Seq done) {
   stream.early.erase(stream.early.begin(), stream.early.upper_bound(done));
 }
 
+/// The client has the answers to the requests up to `through`.
+void Server::skip_gap(base::Peer client, Stream& stream, Seq through) {
+  if (through < stream.next) return;
+  stream.finished.add(stream.next, through);
+  stream.next = through + 1;
+  advance(client, stream);
+}
+
 base::Status Server::replay(const Asked& asked, Seq done, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged) {
   Stream& stream = streams_[asked.client];
   if (done >= asked.seq || asked.seq > std::max(stream.next, done + 1) + kMaxGap)
@@ -117,11 +125,7 @@ base::Status Server::replay(const Asked& asked, Seq done, const wire::Message& m
     service_.on_request(asked, message, payload, staged);
     return {};
   }
-  if (stream.next < asked.seq) {
-    stream.finished.add(stream.next, asked.seq - 1);
-    stream.next = asked.seq;
-    advance(asked.client, stream);
-  }
+  skip_gap(asked.client, stream, asked.seq - 1);
   start(asked.client, stream, message, payload, staged);
   return {};
 }

@@ -120,6 +120,7 @@ class Server {
              const base::SinkRef& staged);
   void start_early(base::Peer client);
   void skip_through(Stream& stream, Seq done);
+  void skip_gap(base::Peer client, Stream& stream, Seq through);
   void stash(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload);
   void repeat(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload);
   void on_data(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,

@@ -603,6 +603,38 @@ void a_copy_that_breaks_off_or_does_not_fit_is_refused(void**) {
   assert_int_equal(take(wire::ReplicaEvent::End, nullptr, {}), MV_EPROTOCOL);
 }
 
+/// Such a copy must not be served: the changes that follow would be made on other values than those of the server.
+void a_copy_that_lacks_a_change_takes_no_other(void**) {
+  Pair pair;
+  pair.create(MV_ARRAY, 8);
+  auto& fbb = pair.builder.fbb();
+  const auto replay = [&](wire::ReplicaEvent event) {
+    const auto frame = pair.builder.finish(wire::Body::Replicate, wire::CreateReplicate(fbb, 1, event, 0, 0, 0, pair.backup.part.inputs() + 1));
+    return pair.backup.part.replay(kBackup, *message_of(frame).body_as_Replicate(), {}, nullptr).code();
+  };
+  assert_int_equal(replay(wire::ReplicaEvent::Sealed), MV_OK);
+  assert_int_equal(replay(wire::ReplicaEvent::Asked), MV_EPROTOCOL);  // without a request
+  assert_int_equal(replay(wire::ReplicaEvent::Sealed), MV_EPROTOCOL);
+  assert_int_equal(pair.backup.part.damage().code(), MV_EPROTOCOL);
+  assert_true(pair.primary.part.damage().ok());
+}
+
+void requests_for_lost_tables_fail_until_they_are_loaded(void**) {
+  Pair pair;
+  pair.create(MV_ARRAY, 8);
+  table::Server& tables = pair.primary.tables;
+  const auto get = pair.builder.finish(wire::Body::Get, wire::CreateGet(pair.builder.fbb(), 0, 0, 1, 0, true));
+  assert_false(tables.is_gone(message_of(get)));
+  tables.lose_all(base::Status(MV_EPEERLOST, "the copy lacks changes"));
+  assert_true(tables.is_gone(message_of(get)));
+  pair.primary.link.take();
+  pair.get(0, {}, 1);
+  const auto answers = pair.primary.link.take();
+  assert_int_equal(answers.size(), 1);
+  assert_int_equal(message_of(answers[0]).status(), MV_EPEERLOST);
+  assert_string_equal(message_of(answers[0]).text()->c_str(), "the values of table \"table 0\" are lost: the copy lacks changes");
+}
+
 }  // namespace
 
 int main() {
@@ -625,6 +657,8 @@ int main() {
       cmocka_unit_test(a_server_without_memory_for_a_copy_goes_on),
       cmocka_unit_test(a_receiver_without_memory_for_a_copy_refuses_it),
       cmocka_unit_test(a_copy_that_breaks_off_or_does_not_fit_is_refused),
+      cmocka_unit_test(a_copy_that_lacks_a_change_takes_no_other),
+      cmocka_unit_test(requests_for_lost_tables_fail_until_they_are_loaded),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -68,7 +68,7 @@ class BackupJournals {
   /// For the server of part `number`, which asks for it; null until its journal is mapped here.
   std::shared_ptr<base::SharedMemory> gate_for(base::Peer server, uint32_t number, HostMemory& memory);
   /// Closes the journals, and processes what the server has acknowledged and what has not come as a message.
-  /// @param self  this process. The number of such inputs; MV_EPROTOCOL if one is damaged: what follows it is missing
+  /// @param self  this process. The number of such inputs; see Part::damage()
   base::Result<size_t> process(base::Peer self);
 
  private:

@@ -369,6 +369,11 @@ base::Status Part::replay_round(const wire::Replicate& input, std::span<const st
 }
 
 base::Status Part::replay(base::Peer self, const wire::Replicate& input, std::span<const std::byte> payload, const base::SinkRef& staged) {
+  if (damage_.ok()) damage_ = replay_input(self, input, payload, staged);
+  return damage_;
+}
+
+base::Status Part::replay_input(base::Peer self, const wire::Replicate& input, std::span<const std::byte> payload, const base::SinkRef& staged) {
   const rpc::Asked asked{input.client(), input.seq()};
   inputs_ = input.number();
   switch (input.event()) {

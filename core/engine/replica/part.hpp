@@ -143,8 +143,10 @@ class Part final : private rpc::Service {
   const table::Server& tables() const { return *tables_; }
   bool has_started() const { return tables_ != nullptr; }
 
-  /// The next input of the back-up, which is process `self`.
+  /// The next input of the back-up, which is process `self`. After an error, all later inputs fail with it.
   base::Status replay(base::Peer self, const wire::Replicate& input, std::span<const std::byte> payload, const base::SinkRef& staged);
+  /// The first error of replay(): this copy lacks changes.
+  const base::Status& damage() const { return damage_; }
 
  private:
   base::SinkRef place(const wire::Message& request, size_t bytes) override;
@@ -164,6 +166,7 @@ class Part final : private rpc::Service {
   void keep_waiting(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
   void send_waiting();
   bool is_round_without_backups(const wire::Replicate& input) const;
+  base::Status replay_input(base::Peer self, const wire::Replicate& input, std::span<const std::byte> payload, const base::SinkRef& staged);
   base::Status replay_round(const wire::Replicate& input, std::span<const std::byte> payload);
   void compared_with(const Piece& theirs, base::Peer backup);
   bool replay_save(const wire::Replicate& input, std::span<const std::byte> clocks);
@@ -183,6 +186,7 @@ class Part final : private rpc::Service {
   bool owes_written_ = false;          ///< the back-ups do not know, because the part was sealed
   Log log_;
   uint64_t inputs_ = 0;
+  base::Status damage_;
   bool may_withhold_ = true, has_all_ = true;
   std::deque<Unsent> unsent_;    ///< withheld parts of rounds, in their order
   std::vector<Unsent> waiting_;  ///< gets that wait for rounds; the back-up needs them only if a worker is lost meanwhile

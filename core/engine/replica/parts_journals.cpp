@@ -49,7 +49,7 @@ void Parts::read_journals() {
 void Parts::process_journals(uint32_t number, Copy& copy) {
   const auto processed = copy.journals.process(cluster_.self().peer);
   const std::string& server = cluster_.view().name(server_of(number)->peer);
-  if (!processed.ok()) return base::log_error("the journal of {}'s tables is damaged: {}", server, processed.status().text());
+  if (!processed.ok()) return base::log_error("a change in the journal of {}'s tables can't be made: {}", server, processed.status().text());
   if (processed.value() > 0) base::log_debug("{} changes were in the journal of {}'s tables", processed.value(), server);
 }
 

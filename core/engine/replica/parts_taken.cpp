@@ -61,6 +61,9 @@ void Parts::take_over(const cluster::Member& server) {
   Part& part = copy->second->part;
   if (!part.has_all())
     copy->second->tables.lose_without_backups(base::error(MV_EPEERLOST, "{}, which served this part of it, is lost", cluster_.view().name(followed_[number])));
+  if (!part.damage().ok())
+    copy->second->tables.lose_all(base::error(MV_EPEERLOST, "{}, which served this part of it, is lost, and the copy here lacks changes: {}",
+                                              cluster_.view().name(followed_[number]), part.damage().text()));
   part.set_has_all(!is_replicated());
   lead(number, part, copy->second->tables);
   if (checkpoint::HeldSave* const save = part.save(); save != nullptr && save->tables) save->until = clock_.now() + checkpoint::kKeepsSave;

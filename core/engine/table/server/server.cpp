@@ -154,12 +154,20 @@ bool Server::any_without_backups() const {
 }
 
 void Server::lose_without_backups(const base::Status& why) {
-  any_gone_ = any_without_backups();
   registry_.for_each([&](Table& table) {
-    if (table.spec.has_backups() || !table.gone.ok()) return;
-    table.gone = base::error(why.code(), "table \"{}\" has no back-ups: {}", table.spec.name, why.text());
-    if (table.shard != nullptr) table.shard->close_to_readers();
+    if (!table.spec.has_backups()) lose(table, base::error(why.code(), "table \"{}\" has no back-ups: {}", table.spec.name, why.text()));
   });
+}
+
+void Server::lose_all(const base::Status& why) {
+  registry_.for_each([&](Table& table) { lose(table, base::error(why.code(), "the values of table \"{}\" are lost: {}", table.spec.name, why.text())); });
+}
+
+void Server::lose(Table& table, const base::Status& why) {
+  any_gone_ = true;
+  if (!table.gone.ok()) return;
+  table.gone = why;
+  if (table.shard != nullptr) table.shard->close_to_readers();
 }
 
 bool Server::may_withhold(const rpc::Asked& asked, const wire::Message& request) const {

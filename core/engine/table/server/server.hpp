@@ -77,6 +77,8 @@ class Server {
   bool is_gone(const wire::Message& request) const;
   /// Nobody has the values of those tables any more. Requests fail with `why` until they are loaded.
   void lose_without_backups(const base::Status& why);
+  /// The same for all tables: the copy from which this server has them lacks changes.
+  void lose_all(const base::Status& why);
   /// For a server with a copy (see WithheldParts): whether the request may be withheld from the copy, and where it
   /// waits then.
   bool may_withhold(const rpc::Asked& asked, const wire::Message& request) const;
@@ -106,9 +108,10 @@ class Server {
   void cancel_held(const rpc::Asked& asked);
   bool only_reads(uint32_t number, bool gated) const;
   bool only_waits(uint32_t number) const;
+  void lose(Table& table, const base::Status& why);
 
   rpc::Server& rpc_;
-  bool any_gone_ = false;  ///< lose_without_backups()
+  bool any_gone_ = false;  ///< lose_without_backups(), lose_all()
   RequestClock clock_;
   Roster roster_;
   HeldRequests held_;

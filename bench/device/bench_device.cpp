@@ -97,12 +97,16 @@ class Bench {
         [&] { must(stream_.launch(MV_DEVICE_MIX, mv_device_mix{array(1), array(0), nullptr, arrays_[4].as<double>(), count_, 0.5, MV_F32})); });
     row("elastic averaging", 4, 0.85,
         [&] { must(stream_.launch(MV_DEVICE_ELASTIC, mv_device_elastic{array(1), array(0), array(2), count_, 0.5, MV_F32})); });
+    row("outer step of DiLoCo", 7, 0.85, [&] {
+      must(stream_.launch(MV_DEVICE_OUTER, mv_device_outer{array(0), array(1), array(2), array(3), count_, 0.7, 0.9, 0,
+                                                           static_cast<int32_t>(math::Outer::kReplace), MV_F32}));
+    });
     row("sum of 4 arrays", 5, 0.85, [&] {
       must(stream_.launch(MV_DEVICE_MERGE,
                           mv_device_merge{array(4), {array(0), array(1), array(2), array(3)}, count_, 4, 1, MV_DEVICE_MERGE_SUM, MV_F32}));
     });
     row("sum of all elements", 1, 0, [&] { must(device::reduce(stream_, MV_SUM, MV_F32, array(0), {1, count_, 1}, array(5))); });
-    for (const char* const words : {"1bit", "2bit", "fp16", "bf16", "int8"}) {
+    for (const char* const words : {"1bit", "2bit", "fp16", "bf16", "int8", "topk"}) {
       const auto codec = codec::make(must(codec::parse(words)));
       const double sent = static_cast<double>(codec->encoded_bytes(count_)) / static_cast<double>(bytes);
       row(fmt::format("encode {}", words), 3 + sent, 0.85, [&] { must(device::encode(stream_, *codec, array(0), array(1), count_, array(2))); });

@@ -100,10 +100,6 @@ bool always(const T&) { return true; }
 template <typename T>
 bool in_this_step(const T& strategy) { return strategy.uses_parameters(); }
 
-/// Strategies that compute where their arrays are. Others get copies on the host.
-template <typename T>
-constexpr bool kTakesDevices = !std::is_same_v<T, LocalSgd>;
-
 /// Runs work(T&, arrays, time-out) of a blocking function.
 template <typename T, typename Work>
 mv_status with_arrays(const char* function, mv_strategy handle, const mv_array* given, uint64_t count, const mv_call_options* options, Work work,
@@ -116,7 +112,7 @@ mv_status with_arrays(const char* function, mv_strategy handle, const mv_array* 
     if (!arrays.ok()) return arrays.status();
     if constexpr (!std::is_same_v<T, AsyncEa>) strategy.peers().set_label(plan.options.label);
     if (!uses_arrays(strategy)) return work(strategy, arrays.value(), plan.options.timeout);
-    if (kTakesDevices<T> && !whole.computes_on_host) {
+    if (!whole.computes_on_host) {
       try {
         return work(strategy, arrays.value(), plan.options.timeout);
       } catch (const distlearn::NoRoom&) {

@@ -23,16 +23,15 @@ OnDevice& codecs_of(tensor::Device& device) { return *const_cast<OnDevice*>(find
 
 DeviceEncoding::DeviceEncoding(tensor::Device& device, const Codec& codec, mv_dtype dtype, std::span<const Piece> pieces)
     : device_(device), codec_(codec), dtype_(dtype), pieces_(pieces.begin(), pieces.end()) {
-  size_t end = 0;
-  for (size_t i = 0; i < pieces_.size(); ++i) {
-    places_.push_back(end);
-    end = (end_of(i) + kAligned - 1) / kAligned * kAligned;
+  for (const Piece& piece : pieces_) {
+    places_.push_back(room_);
+    room_ += (codecs_of(device).encoding_room(codec, piece.count) + kAligned - 1) / kAligned * kAligned;
   }
 }
 
 base::Result<DeviceEncoding> DeviceEncoding::make(tensor::Device& device, const Codec& codec, mv_dtype dtype, std::span<const Piece> pieces) {
   DeviceEncoding made(device, codec, dtype, pieces);
-  auto encoded = device.allocate(made.pieces_.empty() ? 0 : made.end_of(made.pieces_.size() - 1), tensor::Allocator::Content::kAnything);
+  auto encoded = device.allocate(made.room_, tensor::Allocator::Content::kAnything);
   if (!encoded.ok()) return encoded.status();
   made.encoded_ = std::move(encoded).value();
   return made;

@@ -18,6 +18,8 @@ class OnDevice {
  public:
   virtual ~OnDevice() = default;
   virtual bool has(const Codec& codec) const = 0;
+  /// The bytes that encode() needs at `out`: the encoded bytes, and room to work behind them.
+  virtual size_t encoding_room(const Codec& codec, size_t count) const = 0;
   /// Codec::encode(). `out` is at a multiple of 4.
   virtual base::Status encode(const Codec& codec, const float* gradient, float* residual, size_t count, std::byte* out) = 0;
   /// Codec::decode(), or decode_add() with `adds`.
@@ -58,6 +60,7 @@ class DeviceEncoding {
   const mv_dtype dtype_;
   std::vector<Piece> pieces_;
   std::vector<size_t> places_;  ///< of the encoded pieces on the device
+  size_t room_ = 0;             ///< for all of them
   std::shared_ptr<tensor::Block> encoded_;
 };
 

@@ -3,6 +3,7 @@
 
 #include "device/bodies.hpp"
 #include "device/update_bodies.hpp"
+#include "math/local_sgd.hpp"
 
 namespace mv::device {
 
@@ -82,6 +83,32 @@ struct Elastic {
   MV_BOTH void put(uint64_t i, Made made) const {
     device::put(static_cast<T*>(work.values), i, made.value);
     static_cast<C*>(work.difference)[i] = made.difference;
+  }
+};
+
+template <typename T>
+struct OuterSteps {
+  using C = Computed<T>;
+  struct Made {
+    C value, outer, velocity, moved;
+  };
+  static constexpr uint32_t kAtOnce = kFew<T>;
+  mv_device_outer work;
+  MV_BOTH Made make(uint64_t i) const {
+    Made made{get(static_cast<const T*>(work.values), i), static_cast<const C*>(work.outer)[i], static_cast<const C*>(work.velocity)[i],
+              static_cast<const C*>(work.moved)[i]};
+    const math::OuterStep<C> step(static_cast<math::Outer>(work.what), {work.rate, work.momentum, work.mixing});
+    step(made.value, made.outer, made.velocity, made.moved);
+    return made;
+  }
+  MV_BOTH void put(uint64_t i, Made made) const {
+    if (work.what <= static_cast<int32_t>(math::Outer::kClear)) {
+      static_cast<C*>(work.moved)[i] = made.moved;
+      return;
+    }
+    device::put(static_cast<T*>(work.values), i, made.value);
+    static_cast<C*>(work.outer)[i] = made.outer;
+    static_cast<C*>(work.velocity)[i] = made.velocity;
   }
 };
 

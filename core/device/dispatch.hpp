@@ -6,6 +6,7 @@
 #include "device/codec_bodies.hpp"
 #include "device/keyed_bodies.hpp"
 #include "device/row_bodies.hpp"
+#include "device/top_k_bodies.hpp"
 #include "device/update_bodies.hpp"
 
 namespace mv::device {
@@ -91,6 +92,11 @@ template <typename Run>
 mv_status dispatch(const mv_device_elastic& work, const Run& run) {
   if (!math::is_floating(work.dtype)) return MV_EINVAL;
   return math::with_floating(work.dtype, [&]<typename T>(T) { return run(over(work.count, Elastic<T>{work})); });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_outer& work, const Run& run) {
+  if (!math::is_floating(work.dtype)) return MV_EINVAL;
+  return math::with_floating(work.dtype, [&]<typename T>(T) { return run(over(work.count, OuterSteps<T>{work})); });
 }
 template <typename Run>
 mv_status dispatch(const mv_device_expand& work, const Run& run) {
@@ -197,6 +203,30 @@ mv_status dispatch(const mv_device_decode_int8& work, const Run& run) {
   return with_values(work.adds != 0, work.block % 4 == 0 && work.count % 4 == 0, [&]<bool kAdds, bool kFours>() {
     return run(over(kFours ? work.count / 4 : work.count, DecodeInt8<kAdds, kFours>{work}));
   });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_top_k& work, const Run& run) {
+  if (work.k == 0 || work.k > work.count || work.digit > 2) return MV_EINVAL;
+  switch (work.stage) {
+    case MV_DEVICE_TOP_K_ADD:
+      return run(CountMagnitudes<true>{work});
+    case MV_DEVICE_TOP_K_COUNT:
+      return run(CountMagnitudes<false>{work});
+    case MV_DEVICE_TOP_K_FIND:
+      return run(FindDigit{work});
+    case MV_DEVICE_TOP_K_TILES:
+      return run(CountTile{work});
+    case MV_DEVICE_TOP_K_PLACES:
+      return run(PlaceTiles{work});
+    case MV_DEVICE_TOP_K_SEND:
+      return run(SendTopK{work});
+    default:
+      return MV_EINVAL;
+  }
+}
+template <typename Run>
+mv_status dispatch(const mv_device_put_top_k& work, const Run& run) {
+  return run(over(work.k, PutTopK{work}));
 }
 
 template <typename Run>

@@ -249,8 +249,37 @@ base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dty
 }
 
 bool has_codec(const codec::Codec& codec) {
-  constexpr std::string_view kNames[] = {"1bit", "2bit", "fp16", "bf16", "int8"};
+  constexpr std::string_view kNames[] = {"1bit", "2bit", "fp16", "bf16", "int8", "topk"};
   return std::ranges::find(kNames, codec.spec().name) != std::end(kNames);
+}
+
+namespace {
+uint64_t aligned_for_state(uint64_t address) { return (address + alignof(mv_device_top_k_state) - 1) / alignof(mv_device_top_k_state) * alignof(mv_device_top_k_state); }
+/// The values that the codec topk sends of `count`.
+uint64_t top_of(const codec::Codec& codec, uint64_t count) { return codec.encoded_bytes(count) / (sizeof(uint32_t) + sizeof(float)); }
+
+base::Status encode_top_k(const Stream& stream, const codec::Codec& codec, const float* gradient, float* residual, uint64_t count, void* out) {
+  const auto state = reinterpret_cast<mv_device_top_k_state*>(aligned_for_state(reinterpret_cast<uintptr_t>(out) + codec.encoded_bytes(count)));
+  mv_device_top_k work{gradient, residual, static_cast<uint32_t*>(out), count, top_of(codec, count), state, reinterpret_cast<uint64_t*>(state + 1), 0, 0};
+  auto status = stream.launch(MV_DEVICE_FILL, mv_device_fill{state, sizeof(*state), {}, MV_U8});
+  const auto then = [&](int32_t stage, uint32_t digit) {
+    work.stage = stage;
+    work.digit = digit;
+    if (status.ok()) status = stream.launch(MV_DEVICE_TOP_K, work);
+  };
+  for (uint32_t digit = 0; digit < 3; ++digit) {
+    then(digit == 0 ? MV_DEVICE_TOP_K_ADD : MV_DEVICE_TOP_K_COUNT, digit);
+    then(MV_DEVICE_TOP_K_FIND, digit);
+  }
+  for (const int32_t stage : {MV_DEVICE_TOP_K_TILES, MV_DEVICE_TOP_K_PLACES, MV_DEVICE_TOP_K_SEND}) then(stage, 0);
+  return status;
+}
+}  // namespace
+
+size_t encoding_room(const codec::Codec& codec, uint64_t count) {
+  const size_t encoded = codec.encoded_bytes(count);
+  if (codec.spec().name != "topk") return encoded;
+  return encoded + alignof(mv_device_top_k_state) + sizeof(mv_device_top_k_state) + parts(count, MV_DEVICE_TILE) * 2 * sizeof(uint64_t);
 }
 
 base::Status encode(const Stream& stream, const codec::Codec& codec, const float* gradient, float* residual, uint64_t count, void* out) {
@@ -262,6 +291,7 @@ base::Status encode(const Stream& stream, const codec::Codec& codec, const float
                                                static_cast<float>(parameters.back()), name == "1bit" ? 1u : 2u});
   if (name == "fp16" || name == "bf16")
     return stream.launch(MV_DEVICE_ENCODE_HALF, mv_device_encode_half{gradient, residual, out, count, name == "fp16" ? MV_F16 : MV_BF16});
+  if (name == "topk") return encode_top_k(stream, codec, gradient, residual, count, out);
   if (name != "int8") return base::error(MV_ENOSYS, "encode: devices do not have the codec {}: encode on the host", name);
   const auto block = static_cast<uint64_t>(parameters[0]), blocks = parts(count, block);
   auto* const scales = static_cast<float*>(out);
@@ -279,6 +309,11 @@ base::Status decode(const Stream& stream, const codec::Codec& codec, const void*
     const mv_dtype half = name == "fp16" ? MV_F16 : MV_BF16;
     if (adds) return stream.launch(MV_DEVICE_AXPY, mv_device_axpy{values, encoded, count, 1, MV_F32, half});
     return stream.launch(MV_DEVICE_CAST, mv_device_cast{values, encoded, count, MV_F32, half});
+  }
+  if (name == "topk") {
+    if (!adds)
+      if (auto status = stream.launch(MV_DEVICE_FILL, mv_device_fill{values, count, {}, MV_F32}); !status.ok()) return status;
+    return stream.launch(MV_DEVICE_PUT_TOP_K, mv_device_put_top_k{static_cast<const uint32_t*>(encoded), values, count, top_of(codec, count), adds, 0});
   }
   if (name != "int8") return base::error(MV_ENOSYS, "decode: devices do not have the codec {}: decode on the host", name);
   const auto block = static_cast<uint64_t>(parameters[0]);

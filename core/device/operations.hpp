@@ -60,6 +60,8 @@ base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dty
 
 /// Whether encode() and decode() have the codec.
 bool has_codec(const codec::Codec& codec);
+/// The bytes that encode() needs at `out`: the encoded bytes, and room to work behind them.
+size_t encoding_room(const codec::Codec& codec, uint64_t count);
 /// Codec::encode() and decode() of floats, with their bytes. `out` and `encoded` are aligned to 4 bytes. MV_ENOSYS for others.
 base::Status encode(const Stream& stream, const codec::Codec& codec, const float* gradient, float* residual, uint64_t count, void* out);
 base::Status decode(const Stream& stream, const codec::Codec& codec, const void* encoded, float* values, uint64_t count, bool adds);

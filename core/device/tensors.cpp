@@ -387,6 +387,12 @@ base::Status TensorDevice::elastic(mv_dtype dtype, void* values, const void* cen
   return current().launch(MV_DEVICE_ELASTIC, mv_device_elastic{values, center, difference, count, alpha, dtype});
 }
 
+base::Status TensorDevice::outer(const OuterArrays& arrays, math::Outer what, const math::OuterSettings& settings) {
+  const auto& [dtype, values, outer, velocity, moved, count] = arrays;
+  return current().launch(MV_DEVICE_OUTER, mv_device_outer{values, outer, velocity, moved, count, settings.rate, settings.momentum, settings.mixing,
+                                                           static_cast<int32_t>(what), dtype});
+}
+
 base::Status TensorDevice::expand(const Factors& factors, const float* from, mv_dtype dtype, void* out) {
   return current().launch(MV_DEVICE_EXPAND, mv_device_expand{out, factors.p, factors.q, from, factors.rows, factors.cols, factors.rank, dtype});
 }

@@ -73,6 +73,7 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   base::Status divide(mv_dtype dtype, void* values, uint64_t divisor, size_t count) override;
   base::Result<double> mix(mv_dtype dtype, void* dst, const void* src, const void* base, size_t count, double factor) override;
   base::Status elastic(mv_dtype dtype, void* values, const void* center, void* difference, size_t count, double alpha) override;
+  base::Status outer(const OuterArrays& arrays, math::Outer what, const math::OuterSettings& settings) override;
   base::Status expand(const Factors& factors, const float* from, mv_dtype dtype, void* out) override;
   base::Status reduce(int op, const tensor::Tensor& of, const tensor::Split& split, const tensor::Tensor& result) override;
   base::Result<double> dot(const tensor::Tensor& a, const tensor::Tensor& b) override;
@@ -90,6 +91,7 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   }
 
   bool has(const codec::Codec& codec) const override { return has_codec(codec); }
+  size_t encoding_room(const codec::Codec& codec, size_t count) const override { return device::encoding_room(codec, count); }
   base::Status encode(const codec::Codec& codec, const float* gradient, float* residual, size_t count, std::byte* out) override {
     return device::encode(current(), codec, gradient, residual, count, out);
   }

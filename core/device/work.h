@@ -38,7 +38,10 @@
   XX(INSERT, insert)           \
   XX(ERASE, erase)             \
   XX(REINDEX, reindex)         \
-  XX(INITIAL, initial)
+  XX(INITIAL, initial)         \
+  XX(TOP_K, top_k)             \
+  XX(PUT_TOP_K, put_top_k)     \
+  XX(OUTER, outer)
 
 enum mv_device_kernel {
 #define XX(number, name) MV_DEVICE_##number,
@@ -127,6 +130,14 @@ typedef struct mv_device_elastic {
   double alpha;
   mv_dtype dtype;
 } mv_device_elastic;
+/** math/local_sgd.hpp: `what` is an Outer. Floats only; the other arrays are f32 for values that are halves. */
+typedef struct mv_device_outer {
+  void *values, *outer, *velocity, *moved;
+  uint64_t count;
+  double rate, momentum, mixing;
+  int32_t what;
+  mv_dtype dtype;
+} mv_device_outer;
 /** out[row, col] = the sum over k of p[row, k] * q[col, k], in order and in f32; with `from`, unless it is NULL, from[row, col] minus
  *  that. `dtype` is out's, any float. */
 typedef struct mv_device_expand {
@@ -293,6 +304,47 @@ typedef struct mv_device_decode_int8 {
   uint64_t count, block;
   int32_t adds;
 } mv_device_decode_int8;
+
+/** What the stages of MV_DEVICE_TOP_K tell each other. All 0 at first. */
+typedef struct mv_device_top_k_state {
+  uint64_t counts[2048]; /**< of magnitudes, by their next bits */
+  uint64_t wanted;       /**< how many of those that begin with the bits found so far are sent */
+  uint32_t found;        /**< the first bits of the least magnitude that is sent */
+  uint32_t reserved;
+} mv_device_top_k_state;
+/** The codec topk: the k elements of residual + gradient with the greatest magnitudes, the first ones among equals, as k
+ *  ascending indices and k floats. The least of these magnitudes is found in three digits of 11, 10 and 10 bits:
+ *   - MV_DEVICE_TOP_K_ADD: adds the gradient to the residual, and counts the magnitudes for each first digit.
+ *   - MV_DEVICE_TOP_K_COUNT: for digits 1 and 2: counts those that begin with the digits found so far.
+ *   - MV_DEVICE_TOP_K_FIND: after each of these, finds the digit, and clears the counts.
+ *   - MV_DEVICE_TOP_K_TILES: counts the greater and the equal magnitudes of each tile.
+ *   - MV_DEVICE_TOP_K_PLACES: sums these counts over the tiles before each one.
+ *   - MV_DEVICE_TOP_K_SEND: writes what is sent to its place, and sets its residual to 0. */
+enum mv_device_top_k_stage {
+  MV_DEVICE_TOP_K_ADD,
+  MV_DEVICE_TOP_K_COUNT,
+  MV_DEVICE_TOP_K_FIND,
+  MV_DEVICE_TOP_K_TILES,
+  MV_DEVICE_TOP_K_PLACES,
+  MV_DEVICE_TOP_K_SEND
+};
+typedef struct mv_device_top_k {
+  const float* gradient;
+  float* residual;
+  uint32_t* out;
+  uint64_t count, k;
+  mv_device_top_k_state* state;
+  uint64_t* tiles; /**< a pair for each tile: the greater and the equal ones */
+  int32_t stage;
+  uint32_t digit;
+} mv_device_top_k;
+/** values[index] = the sent value, or += with `adds`. Indices beyond `count` are ignored. */
+typedef struct mv_device_put_top_k {
+  const uint32_t* encoded;
+  float* values;
+  uint64_t count, k;
+  int32_t adds, reserved;
+} mv_device_put_top_k;
 
 /** Rows of one width: in one array, or, if `chunks` is not NULL, in chunks of 2^shift rows. Chunks may be in memory of
  *  the host that kernels access. */

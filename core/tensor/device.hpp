@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "math/local_sgd.hpp"
 #include "tensor/communicator.hpp"
 #include "tensor/tensor.hpp"
 
@@ -100,6 +101,13 @@ class Device : public Allocator {
   /// difference = alpha * (values - center), values -= difference. The difference may be in the center's memory; both have the storage dtype of
   /// `dtype`.
   virtual base::Status elastic(mv_dtype dtype, void* values, const void* center, void* difference, size_t count, double alpha) = 0;
+  /// The outer step of local SGD: math/local_sgd.hpp. The other arrays have the storage dtype of `dtype`, the values'.
+  struct OuterArrays {
+    mv_dtype dtype;
+    void *values, *outer, *velocity, *moved;
+    size_t count;
+  };
+  virtual base::Status outer(const OuterArrays& arrays, math::Outer what, const math::OuterSettings& settings) = 0;
   /// Factors of a matrix in f32: p has rows x rank elements, and q cols x rank.
   struct Factors {
     const float *p, *q;

@@ -13,6 +13,7 @@
 #include "api/distlearn/all_reduce_sgd.hpp"
 #include "api/distlearn/async_ea.hpp"
 #include "api/distlearn/compressor.hpp"
+#include "api/distlearn/local_sgd.hpp"
 #include "device/tensors.hpp"
 #include "tensor/cast.hpp"
 #include "thread_group.hpp"
@@ -196,6 +197,33 @@ Seen average_with_a_table(const Layout& layout) {
   });
 }
 
+/// With `moves`, the parameters change their place in each step.
+Seen train_locally(const distlearn::LocalSettings& settings, const Layout& layout, bool moves) {
+  return run(3, [&](size_t rank, api::Node& node, const api::GroupRef& group, std::vector<std::byte>& seen) {
+    distlearn::LocalSgd local(node, group, settings);
+    std::vector<std::unique_ptr<Memory>> models;
+    const size_t steps = 7 + 2 * rank;  // ranks 0 and 1 drain
+    const auto change = [&](Memory& model, size_t step) {
+      for (size_t i = 0; i < model.arrays().size(); ++i) {
+        const mv_dtype dtype = model.arrays()[i].dtype;
+        const auto before = models.empty() ? std::vector<std::byte>(model.get(i).size()) : models.back()->get(i);
+        model.set(i, [&](size_t k) { return tensor::load_element(dtype, before.data() + k * tensor::dtype_bytes(dtype)) + trained(rank, step, k); });
+      }
+    };
+    for (size_t step = 0; step < steps; ++step) {
+      auto model = std::make_unique<Memory>(kModel, layout[(rank + (moves ? step : 0)) % layout.size()]);
+      change(*model, step);
+      models.push_back(std::move(model));
+      expect_ok(local.step(models.back()->arrays(), kPatience));
+      note(seen, *models.back());
+    }
+    expect_ok(local.synchronize(models.back()->arrays(), kPatience));
+    note(seen, *models.back());
+    expect_ok(local.synchronize(models.back()->arrays(), kPatience));  // no rank has made a step
+    note(seen, *models.back());
+  });
+}
+
 /// The first array is a matrix.
 Seen compress(const std::string& how, const Layout& layout) {
   return run(3, [&](size_t rank, api::Node& node, const api::GroupRef& group, std::vector<std::byte>& seen) {
@@ -222,6 +250,18 @@ void sums_of_gradients_have_the_bits_of_the_host(void**) {
 void elastic_averages_have_the_bits_of_the_host(void**) {
   const Seen wanted = average_elastically(kAllOnHost);
   for (const Layout& layout : kLayouts) assert_true(average_elastically(layout) == wanted);
+}
+
+void outer_steps_have_the_bits_of_the_host(void**) {
+  distlearn::LocalSettings averaging, diloco, streaming;
+  averaging.inner_steps = 2;
+  diloco = {.inner_steps = 3, .outer_rate = 0.7, .outer_momentum = 0.9};
+  streaming = {.inner_steps = 4, .outer_rate = 0.7, .outer_momentum = 0.9, .fragments = 2, .overlap = 1, .mixing = 0.25};
+  for (const auto& settings : {averaging, diloco, streaming}) {
+    const Seen wanted = train_locally(settings, kAllOnHost, false);
+    for (const Layout& layout : kLayouts)
+      for (const bool moves : {false, true}) assert_true(train_locally(settings, layout, moves) == wanted);
+  }
 }
 
 void averages_with_a_table_have_the_bits_of_the_host(void**) {
@@ -269,6 +309,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(sums_of_gradients_have_the_bits_of_the_host),
       cmocka_unit_test(elastic_averages_have_the_bits_of_the_host),
+      cmocka_unit_test(outer_steps_have_the_bits_of_the_host),
       cmocka_unit_test(averages_with_a_table_have_the_bits_of_the_host),
       cmocka_unit_test(encoded_averages_have_the_bits_of_the_host),
       cmocka_unit_test(averages_of_low_rank_are_the_same_everywhere),

@@ -511,21 +511,23 @@ void thousands_of_keys_take_few_launches(void**) {
 }
 
 void codecs_have_the_bytes_of_the_processor(void**) {
-  for (const char* const words : {"2bit", "2bit threshold=0.01", "1bit", "1bit threshold=-3 scale=0.25", "fp16", "bf16", "int8", "int8 block=17", "int8 block=64", "int8 block=5000"}) {
+  for (const char* const words : {"2bit", "2bit threshold=0.01", "1bit", "1bit threshold=-3 scale=0.25", "fp16", "bf16", "int8", "int8 block=17", "int8 block=64", "int8 block=5000",
+                                  "topk", "topk ratio=0.3", "topk ratio=1", "topk k=7"}) {
     const auto codec = codec::make(must(codec::parse(words)));
-    for (const size_t count : {size_t{0}, size_t{1}, size_t{15}, size_t{16}, size_t{33}, size_t{10000}}) {
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{15}, size_t{16}, size_t{33}, size_t{10000}, size_t{70001}}) {
       const Tensor residual = varied(MV_F32, count, 13, true);
       Tensor summed = varied(MV_F32, count, 14, true);
       const Memory m_residual = to_device(residual), m_summed = to_device(summed);
       const size_t bytes = codec->encoded_bytes(count);
-      const Memory out = must(Memory::make(stream(), bytes)), decoded = must(Memory::make(stream(), count * sizeof(float)));
+      const Memory out = must(Memory::make(stream(), device::encoding_room(*codec, count))), decoded = must(Memory::make(stream(), count * sizeof(float)));
       std::vector<std::byte> wanted(bytes);
       for (uint32_t round = 0; round < 3; ++round) {
         const Tensor gradient = varied(MV_F32, count, 15 + round, true);
         const Memory m_gradient = to_device(gradient);
         codec->encode(reinterpret_cast<const float*>(gradient.data), reinterpret_cast<float*>(residual.data), count, wanted.data());
         must(device::encode(stream(), *codec, m_gradient.as<float>(), m_residual.as<float>(), count, out.as()));
-        assert_true(from_device(out) == wanted);
+        const auto encoded = from_device(out);
+        assert_true(std::ranges::equal(std::span(encoded).first(bytes), wanted));
         assert_same(m_residual, residual, std::string(words) + ": the residual");
       }
       const Tensor values = make(MV_F32, {static_cast<int64_t>(count)});
@@ -537,8 +539,26 @@ void codecs_have_the_bytes_of_the_processor(void**) {
       assert_same(m_summed, summed, std::string(words) + ": added");
     }
   }
-  const auto top = codec::make(must(codec::parse("topk")));
-  must_fail(device::encode(stream(), *top, nullptr, nullptr, 1, nullptr), MV_ENOSYS, "encode on the host");
+}
+
+void the_first_of_equal_values_are_sent(void**) {
+  for (const float other : {1.0f, 2.0f, HUGE_VALF, std::nanf("")})
+    for (const char* const words : {"topk k=1", "topk ratio=0.2", "topk ratio=0.9"}) {
+      const auto codec = codec::make(must(codec::parse(words)));
+      constexpr size_t kCount = 50'001;
+      const Tensor gradient = make(MV_F32, {kCount}), residual = make(MV_F32, {kCount});
+      auto* const values = reinterpret_cast<float*>(gradient.data);
+      for (size_t i = 0; i < kCount; ++i) values[i] = i % 3 == 0 ? other : i % 2 == 0 ? 1.0f : -1.0f;
+      std::memset(residual.data, 0, kCount * sizeof(float));
+      const Memory m_gradient = to_device(gradient), m_residual = to_device(residual);
+      const Memory out = must(Memory::make(stream(), device::encoding_room(*codec, kCount)));
+      must(device::encode(stream(), *codec, m_gradient.as<float>(), m_residual.as<float>(), kCount, out.as()));
+      std::vector<std::byte> wanted(codec->encoded_bytes(kCount));
+      codec->encode(values, reinterpret_cast<float*>(residual.data), kCount, wanted.data());
+      const auto encoded = from_device(out);
+      assert_true(std::ranges::equal(std::span(encoded).first(wanted.size()), wanted));
+      assert_same(m_residual, residual, std::string(words) + ": the residual");
+    }
 }
 
 void matrices_are_multiplied_and_added(void**) {
@@ -655,6 +675,7 @@ int main() {
       cmocka_unit_test(updates_have_the_bits_of_the_processor),
       cmocka_unit_test(thousands_of_keys_take_few_launches),
       cmocka_unit_test(codecs_have_the_bytes_of_the_processor),
+      cmocka_unit_test(the_first_of_equal_values_are_sent),
       cmocka_unit_test(matrices_are_multiplied_and_added),
       cmocka_unit_test(blas_that_is_missing_is_told),
       cmocka_unit_test(an_error_that_stays_is_told_by_every_call),

@@ -43,7 +43,8 @@ class CodecCompressor final : public Compressor {
     tensor::Device* place = common_device(gradients, given.value());
     if (place != nullptr && !codec::is_on_device(*codec_, MV_F32, *place)) place = nullptr;
     if (!encoded_.empty() && encoded_.places().front() != place) encoded_ = {};
-    const Array floats{nullptr, elements_, MV_F32}, words{nullptr, place != nullptr ? (mine_.size() + 3) / 4 : 0, MV_F32};
+    const size_t room = place != nullptr ? codec::codecs_of(*place).encoding_room(*codec_, elements_) : 0;
+    const Array floats{nullptr, elements_, MV_F32}, words{nullptr, (room + 3) / 4, MV_F32};
     for (const auto& [buffers, like] : {std::pair(&residual_, floats), std::pair(&values_, floats), std::pair(&encoded_, words)})
       if (auto status = buffers->settle({like}, {place}); !status.ok()) return status;
     given_ = std::move(given).value();

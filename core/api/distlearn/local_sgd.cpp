@@ -21,24 +21,46 @@ base::Status LocalSgd::check(const LocalSettings& settings) {
   return {};
 }
 
-base::Status LocalSgd::begin(const Arrays& parameters) {
+base::Status LocalSgd::check(const Arrays& parameters) const {
   if (auto status = check_floats(parameters); !status.ok()) return status;
-  if (!parameters_.empty()) {
-    if (auto status = check_alike(parameters_, parameters); !status.ok()) return status;
-  }
+  return outer_.empty() ? base::Status() : check_alike(parameters_, parameters);
+}
+
+base::Status LocalSgd::begin(const Arrays& parameters) {
+  if (auto status = check(parameters); !status.ok()) return status;
+  const bool is_first = outer_.empty();
+  if (auto status = settle(parameters); !status.ok()) return status;
   parameters_ = parameters;
-  if (!outer_.empty()) return {};
-  outer_ = Buffers(parameters);
-  velocity_ = Buffers(parameters);
-  moved_ = Buffers(parameters);
-  for_each_element(parameters_, []<typename T>(T& p, T& outer) { outer = p; }, outer_.arrays());
+  if (!is_first) return {};
+  base::Status status = convert(outer_.arrays(), parameters_, outer_.places());
+  if (!status.ok()) outer_ = {};
+  return status;
+}
+
+/// The outer arrays follow the parameters to another place.
+base::Status LocalSgd::settle(const Arrays& parameters) {
+  const auto places = peers_.places_of(parameters, outer_.places());
+  if (!places.ok()) return places.status();
+  if (peers_.is_under_way() && places.value() != outer_.places()) {
+    if (auto status = peers_.finish_allreduce(); !status.ok()) return status;
+    has_arrived_ = true;
+  }
+  for (Buffers* const own : {&velocity_, &moved_, &outer_})
+    if (auto status = own->settle(parameters, places.value()); !status.ok()) return status;
   return {};
 }
 
-Arrays LocalSgd::fragment(const Arrays& arrays, uint64_t number) const {
+/// The caller may use the parameters when the call ends.
+base::Status LocalSgd::end_call(base::Status status) const {
+  const base::Status waited = status.code() == MV_EINTR ? base::Status() : wait_for(outer_.places());
+  return status.ok() ? waited : status;
+}
+
+/// What is exchanged next.
+OuterArrays LocalSgd::fragment() const {
   const auto fragments = static_cast<uint64_t>(settings_.fragments);
-  const collective::Range range = collective::slice(elements_of(arrays), fragments, number % fragments);
-  return cut(arrays, range.first, range.count);
+  const collective::Range range = collective::slice(elements_of(parameters_), fragments, next_ % fragments);
+  return cut(all(), range.first, range.count);
 }
 
 /// Whether a step ends with an exchange. Exchanges are spread evenly over the inner steps.
@@ -47,53 +69,39 @@ bool LocalSgd::is_due(int64_t step) const {
   return exchanges_until(step) != exchanges_until(step - 1);
 }
 
-/// Stores how far this rank has moved a fragment, as a gradient.
-void LocalSgd::gather(uint64_t number) {
-  for_each_element(fragment(parameters_, number), []<typename T>(T& p, T& outer, T& moved) { moved = outer - p; },
-                   fragment(outer_.arrays(), number), fragment(moved_.arrays(), number));
-}
-
-LocalSgd::Fragment LocalSgd::part(uint64_t number) const {
-  return {fragment(parameters_, number), fragment(outer_.arrays(), number), fragment(velocity_.arrays(), number), fragment(moved_.arrays(), number)};
+base::Status LocalSgd::work(const OuterArrays& arrays, math::Outer what) const {
+  return outer_step(arrays, what, {settings_.outer_rate, settings_.outer_momentum, settings_.mixing});
 }
 
 /// Makes the outer step by the average movement of the ranks. The outer parameters are bit-equal on all ranks.
-void LocalSgd::step_outside(const Fragment& part, After after) {
-  const double mixing = after == After::kMix ? settings_.mixing : 0;
-  const auto step = [&]<typename T>(T& p, T& outer, T& velocity, T& moved) {
-    const auto momentum = static_cast<T>(settings_.outer_momentum);
-    velocity = momentum * velocity + moved;
-    const T by = static_cast<T>(settings_.outer_rate) * (moved + momentum * velocity);
-    outer -= by;
-    if (after == After::kFollow)
-      p -= by;
-    else
-      p = mixing == 0 ? outer : static_cast<T>(mixing) * p + static_cast<T>(1 - mixing) * outer;
-  };
-  for_each_element(part.parameters, step, part.outer, part.velocity, part.moved);
+base::Status LocalSgd::step_outside(math::Outer what) {
+  auto status = work(fragment(), what);
+  if (status.ok()) ++next_;
+  return status;
 }
 
 base::Status LocalSgd::finish_overlapped() {
-  if (!peers_.is_under_way()) return {};
-  if (auto status = peers_.finish_allreduce(); !status.ok()) return status;
-  step_outside(part(next_++), After::kMix);
-  return {};
+  if (!is_overlapped()) return {};
+  if (!has_arrived_)
+    if (auto status = peers_.finish_allreduce(); !status.ok()) return status;
+  has_arrived_ = false;
+  return step_outside(settings_.mixing == 0 ? math::Outer::kReplace : math::Outer::kMix);
 }
 
 base::Status LocalSgd::exchange_due() {
   if (!is_due()) return {};
-  const Arrays moved = fragment(moved_.arrays(), next_);
+  const Arrays moved = fragment().moved;
   if (settings_.overlap > 0) {
     overlapped_until_ = step_ + settings_.overlap;
     return peers_.start_allreduce(moved, math::Reduction::kAverage);
   }
   if (auto status = peers_.allreduce(moved, math::Reduction::kAverage); !status.ok()) return status;
-  step_outside(part(next_++), After::kReplace);
-  return {};
+  return step_outside(math::Outer::kReplace);
 }
 
 base::Status LocalSgd::step(const Arrays& parameters, base::Nanos timeout) {
-  if (auto status = begin(parameters); !status.ok()) return status;
+  const bool is_idle = !uses_parameters();
+  if (auto status = is_idle ? check(parameters) : begin(parameters); !status.ok()) return status;
   const auto count = [&] {
     ++step_;
     ++since_exchange_;
@@ -101,33 +109,28 @@ base::Status LocalSgd::step(const Arrays& parameters, base::Nanos timeout) {
     peers_.meter.dense_bytes += bytes_of(parameters);
     return base::Status();
   };
-  const auto finish = [&] { return step_ >= overlapped_until_ ? finish_overlapped() : base::Status(); };
-  const auto collect = [&] {
-    if (is_due()) gather(next_);
-    return base::Status();
-  };
+  const auto finish = [&] { return ends_overlap(step_) ? finish_overlapped() : base::Status(); };
+  const auto collect = [&] { return is_due() ? work(fragment(), math::Outer::kMeasure) : base::Status(); };
   const auto exchange = [&] { return exchange_due(); };
   const auto note = [&] {
     if (is_due() && settings_.fragments == 1) since_exchange_ = 0;
     return base::Status();
   };
-  return peers_.carry_out("mv_local_sgd_step", {count, finish, collect, exchange, note}, timeout);
+  base::Status status = peers_.carry_out("mv_local_sgd_step", {count, finish, collect, exchange, note}, timeout);
+  return is_idle ? status : end_call(std::move(status));
 }
 
 /// Takes part in the exchanges of others and makes the outer steps of these. This rank's movement since its
 /// own last exchange is kept.
 base::Status LocalSgd::drain() {
-  const auto fill = [&](const collective::Shape& shape) -> Arrays {
-    Arrays moved = fragment(moved_.arrays(), next_);
-    drains_exchange_ = !shape.finished && shape.reduction == math::Reduction::kAverage && check_alike(moved, shape.arrays).ok();
-    if (!drains_exchange_) return {};
-    for_each_element(moved, []<typename T>(T& value) { value = 0; });
-    return moved;
+  const auto fill = [&](const collective::Shape& shape) -> base::Result<Arrays> {
+    const OuterArrays next = fragment();
+    drains_exchange_ = !shape.finished && shape.reduction == math::Reduction::kAverage && check_alike(next.moved, shape.arrays).ok();
+    if (!drains_exchange_) return Arrays();
+    if (auto status = work(next, math::Outer::kClear); !status.ok()) return status;
+    return next.moved;
   };
-  const auto take = [&](const Arrays&) {
-    if (drains_exchange_) step_outside(part(next_++), After::kFollow);
-    return base::Status();
-  };
+  const auto take = [&](const Arrays&) { return drains_exchange_ ? step_outside(math::Outer::kFollow) : base::Status(); };
   return peers_.drain(fill, take);
 }
 
@@ -144,14 +147,14 @@ base::Status LocalSgd::meet() {
 }
 
 base::Status LocalSgd::have_met() {
-  const auto& all = peers_.numbers();
-  const auto most = static_cast<Since>(*std::max_element(all.begin(), all.end()));
-  if (most == Since::kMoved) step_outside({parameters_, outer_.arrays(), velocity_.arrays(), moved_.arrays()}, After::kReplace);
-  if (most == Since::kStepped) for_each_element(parameters_, []<typename T>(T& p, T& outer) { p = outer; }, outer_.arrays());
-  if (most == Since::kNothing) {
-    for_each_element(parameters_, []<typename T>(T& p, T& outer) { outer = p; }, outer_.arrays());
-    if (auto status = velocity_.fill_zero(); !status.ok()) return status;
-  }
+  const auto& since = peers_.numbers();
+  const auto most = static_cast<Since>(*std::max_element(since.begin(), since.end()));
+  base::Status status;
+  if (most == Since::kMoved) status = work(all(), math::Outer::kReplace);
+  if (most == Since::kStepped) status = convert(parameters_, outer_.arrays(), outer_.places());
+  if (most == Since::kNothing) status = convert(outer_.arrays(), parameters_, outer_.places());
+  if (most == Since::kNothing && status.ok()) status = velocity_.fill_zero();
+  if (!status.ok()) return status;
   step_ = since_exchange_ = overlapped_until_ = 0;
   return {};
 }
@@ -162,16 +165,12 @@ base::Status LocalSgd::synchronize(const Arrays& parameters, base::Nanos timeout
     const Since mine = since_exchange_ > 0 ? Since::kMoved : step_ > 0 ? Since::kStepped : Since::kNothing;
     return peers_.allgather_number(static_cast<int64_t>(mine));
   };
-  const auto gather_all = [&] {
-    const auto move = []<typename T>(T& p, T& outer, T& moved) { moved = outer - p; };
-    for_each_element(parameters_, move, outer_.arrays(), moved_.arrays());
-    return base::Status();
-  };
-  return peers_.carry_out(
+  const auto gather_all = [&] { return work(all(), math::Outer::kMeasure); };
+  return end_call(peers_.carry_out(
       "mv_local_sgd_synchronize",
       {[&] { return finish_overlapped(); }, [&] { return drain(); }, compare, gather_all, [&] { return meet(); },
        [&] { return have_met(); }},
-      timeout);
+      timeout));
 }
 
 }  // namespace mv::distlearn

@@ -25,7 +25,7 @@ class LocalSgd {
   /// Call it after each inner step. The outer parameters start as those of the first call of any kind.
   base::Status step(const Arrays& parameters, base::Nanos timeout);
   /// Whether the next step() reads or writes parameters: other calls only count.
-  bool uses_parameters() const { return outer_.empty() || settings_.overlap > 0 || is_due(step_ + 1) || peers_.is_interrupted(); }
+  bool uses_parameters() const { return outer_.empty() || is_due(step_ + 1) || ends_overlap(step_ + 1) || peers_.is_interrupted(); }
   /// Takes part until all ranks have called this. Then the ranks that have moved since their last exchange make one
   /// exchange of all parameters, after which all ranks have the same bits. If no rank has made a step at all, all get
   /// the parameters of the lowest rank.
@@ -34,18 +34,18 @@ class LocalSgd {
   Peers& peers() { return peers_; }
 
  private:
+  base::Status check(const Arrays& parameters) const;
   base::Status begin(const Arrays& parameters);
-  Arrays fragment(const Arrays& arrays, uint64_t number) const;
+  base::Status settle(const Arrays& parameters);
+  base::Status end_call(base::Status status) const;
+  OuterArrays all() const { return {parameters_, outer_.arrays(), velocity_.arrays(), moved_.arrays(), outer_.places()}; }
+  OuterArrays fragment() const;
   bool is_due(int64_t step) const;
+  bool is_overlapped() const { return peers_.is_under_way() || has_arrived_; }
+  bool ends_overlap(int64_t step) const { return is_overlapped() && step >= overlapped_until_; }
   bool is_due() const { return is_due(step_); }
-  void gather(uint64_t number);
-  struct Fragment {
-    Arrays parameters, outer, velocity, moved;
-  };
-  Fragment part(uint64_t number) const;
-  /// How an outer step changes the parameters: to the outer ones, to a mixture with them, or by as much as they change.
-  enum class After { kReplace, kMix, kFollow };
-  void step_outside(const Fragment& part, After after);
+  base::Status work(const OuterArrays& arrays, math::Outer what) const;
+  base::Status step_outside(math::Outer what);
   base::Status exchange_due();
   base::Status finish_overlapped();
   base::Status drain();
@@ -61,6 +61,7 @@ class LocalSgd {
   int64_t since_exchange_ = 0;  ///< steps
   uint64_t next_ = 0;           ///< number of exchanges so far; modulo fragments: the next fragment
   int64_t overlapped_until_ = 0;
+  bool has_arrived_ = false;    ///< what was exchanged during steps, before it was due
   bool drains_exchange_ = false;  ///< the drained operation is an exchange, not another all-reduce of the group
 };
 

@@ -89,6 +89,27 @@ base::Status elastic(const Arrays& values, const Arrays& center, const Arrays& d
       [&](size_t i) { for_each_element({values[i]}, move, Arrays{center[i]}, Arrays{difference[i]}); });
 }
 
+base::Status outer_step(const OuterArrays& arrays, math::Outer what, const math::OuterSettings& settings) {
+  const auto& [values, outer, velocity, moved, places] = arrays;
+  return for_each_array(
+      places,
+      [&](size_t i, tensor::Device& device) {
+        return device.outer({values[i].dtype, values[i].data, outer[i].data, velocity[i].data, moved[i].data, values[i].count}, what, settings);
+      },
+      [&](size_t i) {
+        const auto step = [&]<typename T>(T& value, T& own, T& speed, T& way) { math::OuterStep<T>(what, settings)(value, own, speed, way); };
+        for_each_element({values[i]}, step, Arrays{outer[i]}, Arrays{velocity[i]}, Arrays{moved[i]});
+      });
+}
+
+OuterArrays cut(const OuterArrays& arrays, uint64_t first, uint64_t count) {
+  OuterArrays parts{cut(arrays.values, first, count), cut(arrays.outer, first, count), cut(arrays.velocity, first, count), cut(arrays.moved, first, count), {}};
+  uint64_t begin = 0;
+  for (size_t i = 0; i < arrays.places.size(); begin += arrays.values[i++].count)
+    if (std::max(begin, first) < std::min(begin + arrays.values[i].count, first + count)) parts.places.push_back(arrays.places[i]);
+  return parts;
+}
+
 Buffers::Buffers(const Arrays& like) { static_cast<void>(settle(like, Places(like.size()))); }
 
 base::Result<Buffers::Memory> Buffers::make(uint64_t bytes, tensor::Device* place) {

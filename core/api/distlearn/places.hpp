@@ -33,6 +33,15 @@ base::Status convert(const Arrays& to, const Arrays& from, const Places& places)
 /// difference = alpha (values - center), values -= difference. The difference may be in the center's memory.
 base::Status elastic(const Arrays& values, const Arrays& center, const Arrays& difference, double alpha, const Places& places);
 
+/// What the outer step of local SGD works on.
+struct OuterArrays {
+  Arrays values, outer, velocity, moved;
+  Places places;
+};
+base::Status outer_step(const OuterArrays& arrays, math::Outer what, const math::OuterSettings& settings);
+/// cut() of each of them.
+OuterArrays cut(const OuterArrays& arrays, uint64_t first, uint64_t count);
+
 /// Own memory for arrays of the same shape; 16-bit floats become f32.
 class Buffers {
  public:

@@ -52,7 +52,8 @@ test: deps ## Runs every test of every language, in the release tree
 sanitizers: deps ## Runs the core's and the C tests under ASan+UBSan, then under TSan
 	@tools/make/test.sh asan tsan
 
-check: test sanitizers ## Runs `make test`, then `make sanitizers`
+check: export THOROUGH = yes
+check: test sanitizers ## Runs `make test` with more of the simulators' seeds and the search for bugs that are put in, then `make sanitizers`
 
 test-frameworks: deps ## Runs the adapters' tests with the real PyTorch, Keras, Theano, Lasagne; TORCH=2.6: with PyPI's PyTorch of that version
 	@tools/make/deps.sh frameworks || echo "test-frameworks: goes on without these; PyPI has them, too"

@@ -111,11 +111,11 @@ polyverso_put_bug(a_rank_that_has_finished_breaks_its_groups engine/collective g
 sim_finds_bug(sim_collective_with_bugs only_the_first_lost_rank_counts "not shrunk the group" --seeds 20550..30000)
 sim_finds_bug(sim_collective_with_bugs a_rank_that_has_finished_breaks_its_groups "has finished" --seeds 700..5000)
 
-add_sim_objects(sim_bugs)
+add_sim_objects(sim_bugs EXCLUDE_FROM_ALL)
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/engine/replica/*.cpp ${CMAKE_SOURCE_DIR}/core/engine/cluster/*.cpp
   ${CMAKE_SOURCE_DIR}/core/engine/table/client/*.cpp ${CMAKE_SOURCE_DIR}/core/engine/collective/*.cpp)
 polyverso_add_bugs(sim_bugs ${sources})
 foreach(simulator sim_test sim_rounds sim_members sim_checkpoints sim_collective)
-  add_executable(${simulator}_with_bugs)
+  add_thorough_executable(${simulator}_with_bugs)
   target_link_libraries(${simulator}_with_bugs PRIVATE ${simulator}_parts sim_bugs sim_network polyverso_testing)
 endforeach()

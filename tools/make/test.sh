@@ -2,10 +2,13 @@
 # Builds the trees of the given presets and runs their tests; a failure does not stop the others. Ends with ctest's
 # summaries and one line: "test: ok ..." or "test: FAILED ...".
 #   test.sh PRESET...       AHEAD="PRESET...": trees that somebody needs later, to be built beside the tests
+#                           THOROUGH=yes: in the release tree also the tests with the label "thorough"
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 . tools/make/ahead.sh
 jobs=${JOBS:-$(nproc)}
+release=${THOROUGH:+thorough}
+release=${release:-release}
 started=$SECONDS
 summaries=
 failed=
@@ -21,7 +24,7 @@ run_tests() { # PRESET [OPTION OF CTEST...]
   case $preset in
     # The release tests run in the activated environment, as a user would.
     # Many of them wait for other processes, so four share two processors.
-    release) (. build/activate && ctest --preset release -j $((2 * jobs)) "$@") ;;
+    release) (. build/activate && ctest --preset "$release" -j $((2 * jobs)) "$@") ;;
     *) "${steady[@]}" ctest --preset "$preset" -j "$jobs" "$@" ;;
   esac
 }
@@ -38,7 +41,9 @@ repeat_failed() { # PRESET
 while [ $# -gt 0 ]; do
   preset=$1
   shift
-  tools/make/tree.sh "$preset" || { echo "test: FAILED: $preset does not build"; exit 1; }
+  targets=()
+  if [ "$preset" = release ] && [ "$release" = thorough ]; then targets=(all thorough); fi
+  tools/make/tree.sh "$preset" "${targets[@]}" || { echo "test: FAILED: $preset does not build"; exit 1; }
   log=build/test-$preset.log
   echo "== tests, $preset"
   # shellcheck disable=SC2086 # several presets

@@ -112,8 +112,13 @@ base::PayloadRef Client::payload_of(const TableCall& op, const ChunkRange& piece
   const size_t row_bytes = op.request.write == wire::Write::Erase ? 0 : spec.row_bytes();
   const base::Pool::Block block = servers_.pool.take(ids_bytes + piece.ids.size() * row_bytes);
   std::memcpy(block.bytes.data(), piece.ids.data(), ids_bytes);
-  for (size_t i = 0; i < piece.from.size() && row_bytes > 0; ++i)
-    std::memcpy(block.bytes.data() + ids_bytes + i * row_bytes, source->bytes().data() + piece.from[i] * row_bytes, row_bytes);
+  if (row_bytes == 0) return base::Payload::kept(block.bytes, block.memory);
+  std::byte* const to = block.bytes.data() + ids_bytes;
+  const std::byte* const from = source->bytes().data();
+  if (piece.contiguous())
+    std::memcpy(to, from + piece.from.front() * row_bytes, piece.from.size() * row_bytes);
+  else
+    for (size_t i = 0; i < piece.from.size(); ++i) std::memcpy(to + i * row_bytes, from + piece.from[i] * row_bytes, row_bytes);
   return base::Payload::kept(block.bytes, block.memory);
 }
 

@@ -1,6 +1,7 @@
 #include "engine/table/client/plan.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "codec/codec.hpp"
 
@@ -56,7 +57,12 @@ uint64_t place_answers(std::span<ChunkRange> pieces, const codec::Codec& codec) 
 
 std::vector<ChunkRange> plan_rows(const shard::Spec& spec, size_t servers, std::span<const int64_t> rows, size_t skip, bool replaces) {
   std::vector<std::vector<uint64_t>> of_server(servers);
-  for (uint64_t i = 0; i < rows.size(); ++i) of_server[shard::server_of(spec, servers, rows[i])].push_back(i);
+  if (servers == 1) {
+    of_server.front().resize(rows.size());
+    std::iota(of_server.front().begin(), of_server.front().end(), uint64_t{0});
+  } else {
+    for (uint64_t i = 0; i < rows.size(); ++i) of_server[shard::server_of(spec, servers, rows[i])].push_back(i);
+  }
 
   const bool rows_fit = spec.row_bytes() <= shard::stripe_bytes(spec);
   const size_t most = std::max<uint64_t>(1, shard::stripe_bytes(spec) / (spec.row_bytes() + sizeof(int64_t)));
@@ -76,10 +82,9 @@ std::vector<ChunkRange> plan_rows(const shard::Spec& spec, size_t servers, std::
       }
       ChunkRange piece{server, 0, 0, 0, {}, {}, 1};
       const size_t end = std::min(mine.size(), begin + most);
-      for (; begin < end; ++begin) {
-        piece.ids.push_back(rows[mine[begin]] - first_row);
-        piece.from.push_back(mine[begin]);
-      }
+      piece.from.assign(mine.begin() + static_cast<ptrdiff_t>(begin), mine.begin() + static_cast<ptrdiff_t>(end));
+      piece.ids.reserve(end - begin);
+      for (; begin < end; ++begin) piece.ids.push_back(rows[mine[begin]] - first_row);
       pieces.push_back(std::move(piece));
     }
     count_pieces(pieces, server);

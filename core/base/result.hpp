@@ -15,7 +15,7 @@
 
 namespace mv::base {
 
-/// MV_OK, or an error code with a sentence about this very call. Two words, of which success sets two and reads one: calls of 100 ns return a dozen.
+/// MV_OK, or an error code with a sentence about this very call. It is a code and a pointer because a call that takes 100 ns returns a dozen of them.
 class [[nodiscard]] Status {
  public:
   Status() = default;

@@ -17,8 +17,8 @@
 #include "base/trace.hpp"
 #include "engine/cluster/wait.hpp"
 #include "engine/collective/agreement.hpp"
-#include "engine/collective/outstanding.hpp"
 #include "engine/collective/group_state.hpp"
+#include "engine/collective/outstanding.hpp"
 #include "engine/collective/reducer.hpp"
 #include "engine/collective/running.hpp"
 #include "engine/collective/sender.hpp"
@@ -228,7 +228,7 @@ class Group : public std::enable_shared_from_this<Group> {
   std::map<uint32_t, uint64_t> reached_;  ///< the last operation that each rank is known to have begun
   std::map<uint32_t, uint64_t> closed_;   ///< the ranks that have left, and their last operations; kUnknown: not heard
   std::vector<bool> met_;                 ///< by rank: it has exchanged messages with this one
-  Outstanding outstanding_;                       ///< of operations
+  Outstanding outstanding_;               ///< of operations
   std::vector<uint64_t> held_;            ///< operations that are done, and wait until no rank is far behind
   std::set<uint32_t> lost_;
   uint64_t draining_at_ = 0;              ///< the others were notified that this rank drains at this number

@@ -88,7 +88,9 @@ void Gossip::on_propose(base::Peer from, const wire::Exchange& said) {
                    fmt::format("\"{}\" has `compression: {}`, this node {}", peers_.self().name, codec::to_text(config_.compression),
                                codec.ok() ? codec::to_text(theirs) : "an unknown one"));
   }
-  held_[from] = {said.number(), said.version(), said.priority()};
+  Proposal& held = held_[from];
+  if (said.number() < held.number) return;  // a newer one has overtaken it, on another transport
+  held = {said.number(), said.version(), said.priority()};
   settle_proposal(from);
 }
 

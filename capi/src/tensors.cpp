@@ -65,7 +65,7 @@ base::Status give_text(const Tensor& tensor, char* picture, uint64_t capacity, u
   if (length == nullptr) return base::error(MV_EINVAL, "mv_tensor_text: length is NULL");
   if (picture == nullptr && capacity != 0)
     return base::error(MV_EINVAL, "mv_tensor_text: picture is NULL, but capacity is {}", capacity);
-  const auto made = tensor::picture(tensor);
+  const auto made = tensor::whole_text(tensor);
   if (!made.ok()) return made.status();
   const std::string& text = made.value();
   if (capacity > 0) {

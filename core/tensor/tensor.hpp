@@ -69,6 +69,6 @@ base::Result<Tensor> transpose(const char* function, Heap& heap, const Tensor& t
 base::Result<std::byte*> locate(const char* function, const Tensor& tensor, const int64_t* index, uint64_t dims);
 
 /// Dtype, shape and elements as text; long dimensions are abbreviated. A tensor of a device is copied to the host.
-base::Result<std::string> picture(const Tensor& tensor);
+base::Result<std::string> whole_text(const Tensor& tensor);
 
 }  // namespace mv::tensor

@@ -1,5 +1,5 @@
 #pragma once
-// The interface of all transports: a Link that can also listen. Inproc, shared memory, TCP and Faulty implement it.
+// The interface of all transports: a Link that can also listen. Inproc, shared memory, TCP, the fabric's two (UCX and MPI) and Faulty implement it.
 //
 // Threads: all calls are made on the loop that the transport was created with (see loop/loop.hpp). A transport
 // therefore needs no locks. It calls LinkEvents on that loop, and never from within a call to the transport.

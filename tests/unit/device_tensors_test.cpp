@@ -217,7 +217,7 @@ void sums_and_random_numbers(void**) {
     const Operands host = {small_integers(dtype, {3000}, 2), small_integers(MV_F32, {3000}, 3)}, moved = on_device(host);
     assert_true(must(dot("test", host[0], host[1])) == must(dot("test", moved[0], moved[1])));
     assert_true(must(tensor::close("test", moved[0], host[0], 0, 0)) && !must(tensor::close("test", moved[0], moved[1], 0, 0)));
-    assert_true(must(picture(moved[0])).find("(3000,) on cuda:0\n") != std::string::npos);
+    assert_true(must(whole_text(moved[0])).find("(3000,) on cuda:0\n") != std::string::npos);
   }
 }
 

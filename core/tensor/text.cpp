@@ -46,7 +46,7 @@ void write(const Tensor& tensor, const Shape& shape, uint32_t level, size_t at, 
 
 }  // namespace
 
-base::Result<std::string> picture(const Tensor& of) {
+base::Result<std::string> whole_text(const Tensor& of) {
   std::string text = of.text();
   if (device_of(of) != nullptr) text += " on " + place_of(of);
   const auto here = on_host(of);

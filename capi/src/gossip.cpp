@@ -90,6 +90,7 @@ template <typename Text>
 mv_status open_with(const char* function, Text text, const char* file, const char* name, mv_gossip* gossip) {
   if (const auto status = check_open(file, name, gossip); !status.ok()) return finish(told(function, status));
   return guarded(function, [&]() -> base::Status {
+    take_log_level();
     const base::Result<std::string> read = text();
     return told(function, read.ok() ? open(current_state_for_init(), read.value(), file, name, gossip) : read.status());
   });

@@ -234,6 +234,12 @@ constexpr size_t kSync = index_of("sync"), kNodes = index_of("nodes"), kMaster =
 
 std::atomic<bool> log_level_chosen{false};
 
+/// Unless the program has chosen another one.
+void take_log_level(const base::SaidSettings& environment) {
+  const auto* wish = environment.find(kLogLevel);
+  if (wish != nullptr && !log_level_chosen.load(std::memory_order_relaxed)) base::set_log_level(static_cast<int>(wish->value.number));
+}
+
 /// Whether the explicit settings describe another cluster than the environment does. The environment's place in its own
 /// cluster is then ignored: a script that `polyverso run` started may still open a cluster of its own.
 bool leaves_cluster(const base::SaidSettings& said, const base::SaidSettings& environment) {
@@ -397,12 +403,10 @@ base::Result<std::vector<int>> InitRequest::add_arguments(std::span<const char* 
 base::Result<runtime::Settings> InitRequest::resolve(SettingsReport& report) const {
   base::SaidSettings environment(kKnown);
   if (auto status = told(environment.say_environment("POLYVERSO_")); !status.ok()) return status;
-  if (const auto* level = explicit_.find(kLogLevel)) {
+  if (const auto* level = explicit_.find(kLogLevel))
     choose_log_level(static_cast<int32_t>(level->value.number));
-  } else if (const auto* wish = environment.find(kLogLevel);
-             wish != nullptr && !log_level_chosen.load(std::memory_order_relaxed)) {
-    base::set_log_level(static_cast<int>(wish->value.number));
-  }
+  else
+    take_log_level(environment);
 
   runtime::Settings settings;
   const base::Status verdict = weigh(environment, report, settings);
@@ -484,6 +488,11 @@ base::Status InitRequest::agree_with(const runtime::Settings& running) const {
 }
 
 base::KnownSettings known_settings() { return kKnown; }
+
+void take_log_level() {
+  base::SaidSettings environment(kKnown);
+  if (environment.say_environment("POLYVERSO_").ok()) take_log_level(environment);
+}
 
 void choose_log_level(int32_t level) noexcept {
   log_level_chosen.store(true, std::memory_order_relaxed);

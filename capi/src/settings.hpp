@@ -68,6 +68,8 @@ base::KnownSettings known_settings();
 
 /// Sets the log level explicitly; POLYVERSO_LOG_LEVEL counts only if it was not set explicitly.
 void choose_log_level(int32_t level) noexcept;
+/// That of the environment, for processes without mv_init().
+void take_log_level();
 
 /// Whether the settings are consistent: those of a cluster, and exposure to other machines.
 base::Status check_cluster(const runtime::Settings& settings);

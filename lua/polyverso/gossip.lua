@@ -95,8 +95,10 @@ end
 ---@param loss number
 ---@return polyverso.Fetched?
 function Gossip:fetch_wait(loss)
-  local fetched = capi.mv_gossip_fetch_wait(self.handle, checked_loss(loss))
-  self.fetching = false
+  local number = checked_loss(loss)
+  local waited, fetched = pcall(capi.mv_gossip_fetch_wait, self.handle, number)
+  self.fetching = not waited and (type(fetched) ~= "table" or fetched.code == capi.MV_EINTR)  -- the fetch continues
+  if not waited then capi.raise_again(fetched) end
   return fetched.got == 1 and fetched or nil
 end
 

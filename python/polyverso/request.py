@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Generator, Optional
 
 from . import capi
 from .arrays import milliseconds
-from .errors import Error, HandleError
+from .errors import Error, HandleError, TimeoutError
 from .handles import Handle
 
 
 class Request(Handle):
     """An unfinished call, from Table.get_async(), Table.add_async() and the like. Wait for it, or `await` it.
+
+    Threads and tasks may wait for one request at the same time; all get its outcome.
 
     A dropped request continues. Its outcome is lost, except for the error of an add: the next call on the table,
     barrier() or shutdown() raises it.
@@ -24,6 +27,8 @@ class Request(Handle):
         self._node = node
         self._result = result
         self._error: Optional[Error] = None
+        self._turn = threading.Lock()  # of the thread that asks the library: it tells only one that a request has finished
+        self._awaited = False
 
     def __del__(self, _release: Any = capi.mv_request_release) -> None:
         if self._handle is not None:
@@ -39,14 +44,15 @@ class Request(Handle):
 
     def done(self) -> bool:
         """Whether it has finished, successfully or not. Never waits, and never raises the call's own error."""
-        if self._handle is not None:
+        if self._handle is not None and self._turn.acquire(blocking=False):  # otherwise another thread waits for it
             try:
-                if not capi.mv_request_test(self._handle):
-                    return False
+                if self._handle is not None and capi.mv_request_test(self._handle):
+                    self._finish(None)
             except Error as error:
-                self._error = error
-            self._handle = None
-        return True
+                self._finish(error)
+            finally:
+                self._turn.release()
+        return self._handle is None
 
     def wait(self, timeout: Optional[float] = None) -> Any:
         """Waits, and returns the call's result: the array of a get, None for an add.
@@ -55,23 +61,38 @@ class Request(Handle):
         TimeoutError the request is still running.
         """
         if self._handle is not None:
+            if not self._turn.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+                raise TimeoutError(capi.MV_ETIMEOUT, "the request has not finished; another thread waits for it, too")
             try:
-                capi.mv_request_wait(self._handle, milliseconds(timeout))
+                if self._handle is not None:
+                    capi.mv_request_wait(self._handle, milliseconds(timeout))
+                    self._finish(None)
             except Error as error:
                 if self._alive():
                     raise
-                self._error = error
-            self._handle = None
+                self._finish(error)
+            finally:
+                self._turn.release()
         if self._error is not None:
             raise self._error
         return self._result
 
+    def _finish(self, error: Optional[Error]) -> None:
+        """The library has told this thread the outcome, and tells it nobody else."""
+        handle, self._handle = self._handle, None
+        if handle is not None and self._error is None:
+            self._error = error
+        if self._awaited:
+            from .watch import watch_of
+
+            watch_of(self._node).hand_over(handle)
+
     def cancel(self) -> None:
         """Withdraws the call. An add may have been applied nevertheless."""
-        if self._handle is not None:
-            capi.mv_request_cancel(self._handle)
-            self._error = Error(capi.MV_ECANCELED)
-            self._handle = None
+        handle = self._handle
+        if handle is not None:
+            capi.mv_request_cancel(handle)
+            self._finish(Error(capi.MV_ECANCELED))
 
     def _alive(self) -> bool:
         try:
@@ -83,10 +104,12 @@ class Request(Handle):
         return True
 
     def __await__(self) -> Generator[Any, None, Any]:
-        if not self.done():
+        handle = self._handle
+        if handle is not None and not self.done():
             from .watch import watch_of  # asyncio takes most of the time of an import
 
-            with watch_of(self._node).finished(self._handle) as finished:
+            self._awaited = True
+            with watch_of(self._node).finished(handle) as finished:
                 # Test again after the registration: the request may have finished in between.
                 if not self.done():
                     yield from finished.__await__()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from typing import Dict, Iterator, Tuple
+from typing import Dict, Iterator, List, Tuple
 
 from . import capi, membership
 
@@ -14,13 +14,13 @@ _AT_ONCE = 64
 
 
 class Watch:
-    """Passes each finished request of one node to the future that waits for it. It may belong to any event loop."""
+    """Passes each finished request of one node to the futures that wait for it. They may belong to any event loops."""
 
     def __init__(self, node: int) -> None:
         self._node = node
         self._fd = capi.mv_event_fd(node)
         self._lock = threading.Lock()
-        self._waiting: Dict[int, asyncio.Future] = {}
+        self._waiting: Dict[int, List[asyncio.Future]] = {}
         self._readers: Dict[asyncio.AbstractEventLoop, int] = {}
 
     @contextlib.contextmanager
@@ -29,7 +29,7 @@ class Watch:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         with self._lock:
-            self._waiting[request] = future
+            self._waiting.setdefault(request, []).append(future)
             self._readers[loop] = self._readers.get(loop, 0) + 1
             if self._readers[loop] == 1:
                 loop.add_reader(self._fd, self._hand_out)
@@ -37,7 +37,11 @@ class Watch:
             yield future
         finally:
             with self._lock:
-                self._waiting.pop(request, None)
+                futures = self._waiting.get(request, [])
+                if future in futures:
+                    futures.remove(future)
+                    if not futures:
+                        del self._waiting[request]
                 self._readers[loop] -= 1
                 if not self._readers[loop]:
                     del self._readers[loop]
@@ -49,12 +53,16 @@ class Watch:
             handles = capi.mv_poll(self._node, _AT_ONCE, 0)
             more = len(handles) == _AT_ONCE
             for handle in handles:
-                with self._lock:
-                    future = self._waiting.pop(handle, None)
-                # A request that is not awaited is left to its owner's wait().
-                if future is not None:
-                    future.get_loop().call_soon_threadsafe(_set, future)
+                self.hand_over(handle)
         membership.hand_out(self._node)
+
+    def hand_over(self, handle: int) -> None:
+        """The request has finished. One that is not awaited is left to its owner's wait()."""
+        with self._lock:
+            futures = self._waiting.pop(handle, [])
+        for future in futures:
+            with contextlib.suppress(RuntimeError):  # its loop is closed
+                future.get_loop().call_soon_threadsafe(_set, future)
 
 
 def _set(future: asyncio.Future) -> None:

@@ -187,3 +187,85 @@ def test_errors_are_python_s():
                 node.publish([], 1)
     with pytest.raises(polyverso.HandleError):
         node.publish([np.zeros(1)], 1)
+
+
+def exchanging(*names):
+    nodes = [gossip.Gossip(lone(name, exchange="symmetric"), name) for name in names]
+    introduce(*nodes)
+    return nodes
+
+
+def test_other_arrays_may_be_published_during_an_exchange():
+    a, b = exchanging("a", "b")
+    u, v = np.full(1000, 10.0, np.float32), np.full(3000, 20.0, np.float32)
+    a.publish([u, v], 1)
+    b.publish([np.full(1000, 30.0, np.float32), np.full(3000, 40.0, np.float32)], 1)
+    for node in (a, b):
+        assert node.fetch_start()
+    assert b.fetch_wait(1) is not None
+    a.publish([v[:10].copy()], 1)  # the next model has other arrays
+    assert a.fetch_wait(1) is not None
+    a.average(u)
+    a.average(v)
+    assert (u == 20).all() and (v == 30).all()
+    for node in (a, b):
+        node.close()
+
+
+def test_a_model_that_grows_during_a_lonely_step_of_noloco():
+    node = gossip.Gossip(lone("a", interpolation="noloco", timeout_ms=200), "a")
+    own, large = np.full(1000, 1.0, np.float32), np.full(3_000_000, 2.0, np.float32)
+    node.publish([own], 1)
+    assert node.fetch_start()
+    node.publish([own, large], 1)
+    assert node.fetch_wait(1) is not None
+    node.average(own)
+    with pytest.raises(polyverso.StateError, match="all 1 fetched arrays"):
+        node.average(large)
+    assert (large == 2).all()
+    node.close()
+
+
+def test_what_was_not_published_is_no_slow_model():
+    node = gossip.Gossip(lone("a", interpolation="noloco", timeout_ms=200), "a")
+    one, two = np.full(10, 1.0), np.full(10, np.nan)
+    with pytest.raises(polyverso.ArgumentError, match="array 1 holds NaN"):
+        node.publish([one, two], 1)
+    one[:], two[:] = 7, 7
+    node.publish([one, two], 1)
+    assert node.fetch_start()
+    node.fetch_wait(1)
+    node.average(one)
+    assert np.allclose(one, 7)
+    node.close()
+
+
+def test_an_update_goes_on_after_a_fetch_that_failed():
+    a, b = exchanging("a", "b")
+    own = np.zeros(100, np.float32)
+    for node in (a, b):
+        node.publish([own], 1)
+        assert node.fetch_start()
+    assert b.fetch_wait(1) is not None
+    for _ in range(3):
+        a.publish([own], 1)
+    try:
+        a.fetch_wait(1)
+    except polyverso.StateError as error:
+        assert "published twice" in str(error)
+    assert not a.fetching
+    for node in (a, b):
+        node.close()
+
+
+def test_a_snapshot_of_too_many_arrays_is_refused_where_it_is_made():
+    few = [np.zeros(1, np.float32)] * 50_000
+    with gossip.ArrayAdapter(few, "a", lone("a")) as a, gossip.ArrayAdapter(few, "b", lone("b", transport="tcp")) as b:
+        introduce(a.gossip, b.gossip)
+        a.update_send(1)
+        b.update_send(1)
+        assert b.update_wait(1) == 0.5
+    many = gossip.Gossip(lone("c"), "c")
+    with pytest.raises(polyverso.ArgumentError, match="at most 50000 arrays"):
+        many.publish(few + [np.zeros(1, np.float32)], 1)
+    many.close()

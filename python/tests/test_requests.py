@@ -4,8 +4,10 @@ import asyncio
 import gc
 import os
 import threading
+import time
 
 import numpy as np
+import pytest
 
 import polyverso
 from polyverso import Tensor, kvstore
@@ -152,3 +154,76 @@ def test_a_request_that_outlives_its_node_or_its_process():
         request = table.add_async([1, 1, 1, 1])
     del request, got
     gc.collect()
+
+
+def test_threads_and_tasks_get_the_outcome_of_one_request():
+    """A get that waits for the other worker, and five that wait for it."""
+    meeting, outcomes = threading.Barrier(2, timeout=60), []
+
+    async def wait_thrice(request):
+        async def wait():
+            return await request
+
+        tasks = [asyncio.create_task(wait()) for _ in range(3)]
+        await asyncio.sleep(0.005)
+        meeting.wait()
+        return [float(array[0]) for array in await asyncio.wait_for(asyncio.gather(*tasks), 30)]
+
+    def live(rank):
+        options = {"transport": "inproc", "nodes": 2, "rank": rank, "master": "shared-requests", "sync": True}
+        with polyverso.open_node(**options) as node:
+            table = node.array(8, name="w")
+            for number in range(1, 31):
+                if rank == 1:
+                    meeting.wait()
+                    table.add(np.ones(8, np.float32))
+                    table.get()
+                    continue
+                table.add(np.ones(8, np.float32))
+                request = table.get_async()
+                mine = []
+                threads = [threading.Thread(target=lambda mine=mine: mine.append(float(request.wait(30)[0]))) for _ in range(2)]
+                for thread in threads:
+                    thread.start()
+                mine += asyncio.run(wait_thrice(request))
+                for thread in threads:
+                    thread.join()
+                outcomes.append(mine == [2 * number] * 5)
+                assert request.wait()[0] == 2 * number
+
+    workers = [threading.Thread(target=live, args=(rank,)) for rank in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert outcomes == [True] * 30
+
+
+def test_a_wait_has_its_own_deadline_while_another_thread_waits():
+    meeting, reached = threading.Event(), []
+
+    def live(rank):
+        options = {"transport": "inproc", "nodes": 2, "rank": rank, "master": "own-deadlines", "sync": True}
+        with polyverso.open_node(**options) as node:
+            table = node.array(8, name="w")
+            if rank == 1:
+                meeting.wait(60)
+            table.add(np.ones(8, np.float32))
+            request = table.get_async()
+            if rank == 0:
+                other = threading.Thread(target=request.wait)
+                other.start()
+                time.sleep(0.05)
+                with pytest.raises(polyverso.TimeoutError):
+                    request.wait(0.05)
+                assert not request.done()
+                meeting.set()
+                other.join()
+            reached.append(float(request.wait()[0]))
+
+    workers = [threading.Thread(target=live, args=(rank,)) for rank in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert reached == [2, 2]

@@ -220,6 +220,123 @@ void requests_that_were_overtaken_do_not_take_the_place_of_others(void**) {
   assert_true((numbers == std::vector<uint64_t>{1, 6, 7, 8, 9, 10}));
 }
 
+/// A node that exchanges with one peer, whose memory is mapped.
+struct Exchanging {
+  explicit Exchanging(bool knows_peer = true) {
+    config.exchange = gossip::Exchange::kSymmetric;
+    for (gossip::Publisher* publisher : {&own, &other}) {
+      assert_true(publisher->add(kModel, std::size(kModel), MV_F32).ok());
+      assert_true(publisher->publish(1, 0.5).ok());
+    }
+    gossip::Gossip::Hooks hooks;
+    hooks.on_done = [this] { ++done; };
+    hooks.on_more = [this] { is_more = true; };
+    hooks.mapped = [this](base::Peer) { return other.reader(); };
+    engine = std::make_unique<gossip::Gossip>(clock, kept, config, gossip::Node{"a", "here", 1}, 1, own, std::move(hooks));
+    if (knows_peer) add_peer();
+    engine->on_connected(kOther, "there:2");
+  }
+  void add_peer() { assert_true(engine->add_peer({"b", "there", 2}).ok()); }
+  void fetch() {
+    engine->fetch(0, {{std::size(kModel), MV_F32}});
+    while (std::exchange(is_more, false)) engine->go_on();
+  }
+  void hear(wire::Word word, uint64_t number, bool proposer) {
+    wire::ExchangeBuilder body(builder.fbb());
+    body.add_number(number);
+    body.add_word(word);
+    body.add_proposer(proposer);
+    body.add_version(1);
+    body.add_priority(UINT64_MAX);
+    const base::Frame frame = builder.finish(wire::Body::Exchange, body.Finish());
+    engine->on_message(kOther, message_of(frame), {});
+    while (std::exchange(is_more, false)) engine->go_on();
+  }
+  /// What the node has said since the last call.
+  std::vector<wire::Word> said() {
+    std::vector<wire::Word> words;
+    for (const base::Frame& frame : kept.take()) words.push_back(message_of(frame).body_as_Exchange()->word());
+    return words;
+  }
+  void run_out() {
+    clock.time += 2 * config.timeout;
+    engine->tick();
+  }
+
+  HandClock clock;
+  KeepingLink kept;
+  gossip::Config config;
+  gossip::Publisher own, other;
+  wire::FrameBuilder builder;
+  std::unique_ptr<gossip::Gossip> engine;
+  bool is_more = false;
+  int done = 0;
+};
+using Said = std::vector<wire::Word>;
+
+/// A proposal by shared memory may overtake its copy on TCP.
+void a_proposal_that_comes_again_late_is_not_held(void**) {
+  Exchanging node;
+  node.hear(wire::Word::Propose, 5, true);
+  assert_true(node.said() == Said{wire::Word::Wait});
+  node.fetch();
+  assert_true((node.said() == Said{wire::Word::Agree, wire::Word::Ready}));
+  node.hear(wire::Word::Propose, 5, true);  // the answer may be lost
+  assert_true(node.said() == Said{wire::Word::Agree});
+  node.hear(wire::Word::Commit, 5, true);
+  assert_int_equal(node.done, 1);
+  for (const uint64_t late : {4, 5}) node.hear(wire::Word::Propose, late, true);
+  assert_true(node.said().empty());  // that exchange is valid
+  assert_int_equal(node.engine->proposals(), 0);
+  node.hear(wire::Word::Propose, 6, true);
+  node.fetch();
+  assert_true((node.said() == Said{wire::Word::Wait, wire::Word::Agree, wire::Word::Ready}));
+  node.run_out();
+  assert_true(node.said() == Said{wire::Word::Withdraw});
+  node.hear(wire::Word::Propose, 6, true);
+  assert_true(node.said() == Said{wire::Word::Withdraw});
+  assert_int_equal(node.engine->proposals(), 0);
+}
+
+/// The first Withdraw may have gone into a connection that broke.
+void a_peer_that_connects_again_hears_which_exchange_was_given_up(void**) {
+  Exchanging node;
+  node.hear(wire::Word::Propose, 5, true);
+  node.fetch();
+  node.run_out();
+  assert_true((node.said() == Said{wire::Word::Wait, wire::Word::Agree, wire::Word::Ready, wire::Word::Withdraw}));
+  assert_int_equal(node.engine->exchanges().unsettled, 1);
+  node.engine->on_lost(kOther, {});
+  node.engine->on_connected(kOther, "there:2");
+  assert_true(node.said() == Said{wire::Word::Withdraw});
+}
+
+void the_half_of_an_exchange_is_counted_after_a_break(void**) {
+  Exchanging node;
+  node.fetch();
+  const auto proposals = node.kept.take();
+  assert_int_equal(proposals.size(), 1);
+  const uint64_t number = message_of(proposals[0]).body_as_Exchange()->number();
+  node.hear(wire::Word::Agree, number, false);
+  node.hear(wire::Word::Ready, number, false);
+  assert_true(node.said() == Said{wire::Word::Commit});
+  assert_int_equal(node.engine->exchanges().valid, 1);
+  node.engine->on_lost(kOther, {});
+  node.engine->on_connected(kOther, "there:2");
+  node.hear(wire::Word::Withdraw, number, false);
+  assert_int_equal(node.engine->exchanges().valid, 0);
+  assert_int_equal(node.engine->exchanges().half, 1);
+}
+
+void a_peer_that_is_added_while_it_is_connected_may_propose(void**) {
+  Exchanging node(false);
+  node.hear(wire::Word::Propose, 5, true);
+  assert_true(node.said() == Said{wire::Word::Decline});
+  node.add_peer();
+  node.hear(wire::Word::Propose, 6, true);
+  assert_true(node.said() == Said{wire::Word::Wait});
+}
+
 }  // namespace
 
 int main() {
@@ -231,6 +348,10 @@ int main() {
       cmocka_unit_test(a_request_waits_while_the_transport_has_as_many_chunks_as_it_may),
       cmocka_unit_test(more_requests_than_a_peer_may_have_are_ignored),
       cmocka_unit_test(requests_that_were_overtaken_do_not_take_the_place_of_others),
+      cmocka_unit_test(a_proposal_that_comes_again_late_is_not_held),
+      cmocka_unit_test(a_peer_that_connects_again_hears_which_exchange_was_given_up),
+      cmocka_unit_test(the_half_of_an_exchange_is_counted_after_a_break),
+      cmocka_unit_test(a_peer_that_is_added_while_it_is_connected_may_propose),
       cmocka_unit_test(a_request_by_message_yields_to_memory_mapped_meanwhile),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -5,6 +5,7 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -435,6 +436,53 @@ void a_former_backup_skips_what_its_primary_has_answered(void**) {
   assert_string_equal(pair.server->service.started.c_str(), "1 2 3 5");
 }
 
+/// Each second request waits, and those between them are answered: all come too early at the next server but the first.
+void a_former_backup_gets_requests_in_their_order(void**) {
+  Pair pair;
+  std::vector<std::shared_ptr<Heard>> waiting;
+  for (uint32_t number = 0; number < 2000; ++number) {
+    pair.server->service.holds = number % 2 == 0;
+    const auto heard = pair.call(number);
+    pair.run();
+    if (number % 2 == 0) waiting.push_back(heard);
+    else assert_int_equal(heard->times, 1);
+  }
+  pair.server = std::make_shared<Pair::Serving>();
+  pair.server->engine.set_part(1);
+  pair.client.serve_by(kServer, kServer, 1, true);
+  pair.run();
+  for (const auto& heard : waiting) assert_int_equal(heard->times, 1);
+  const auto last = pair.call(5);
+  pair.run();
+  assert_int_equal(last->times, 1);
+}
+
+/// The server keeps 256 of them. It asks for the others when it has started these.
+void requests_that_came_too_early_to_be_kept_are_sent_again(void**) {
+  Pair pair;
+  std::vector<std::shared_ptr<Heard>> all;
+  for (uint32_t number = 1; number <= 1000; ++number) all.push_back(pair.call(number));
+  auto sent = pair.link.take();
+  std::reverse(sent.begin(), sent.end());
+  pair.to_server(sent);
+  pair.answers_arrive();
+  pair.run();
+  for (const auto& heard : all) assert_int_equal(heard->times, 1);
+}
+
+/// The place of its payload was chosen while it was too early, and the gap closed before all of the payload was here.
+void a_payload_that_was_discarded_is_asked_for_when_the_gap_has_closed(void**) {
+  Pair pair;
+  const auto first = pair.call(7), second = pair.call(8);
+  const auto sent = pair.link.take();
+  pair.to_server(sent[0]);
+  pair.server->engine.on_message(pair.self, message_of(sent[1]), {}, base::Sink::nowhere());
+  pair.answers_arrive();
+  pair.run();
+  assert_string_equal(pair.server->service.started.c_str(), "7 8");
+  assert_int_equal(second->times, 1);
+}
+
 void a_restarted_client_is_never_taken_for_its_old_self(void**) {
   Pair old(2);
   old.call(7);
@@ -527,6 +575,9 @@ int main() {
       cmocka_unit_test(what_is_answered_while_a_request_waits_leaves_no_memory),
       cmocka_unit_test(requests_that_wait_long_are_lost_with_their_server),
       cmocka_unit_test(a_former_backup_skips_what_its_primary_has_answered),
+      cmocka_unit_test(a_former_backup_gets_requests_in_their_order),
+      cmocka_unit_test(requests_that_came_too_early_to_be_kept_are_sent_again),
+      cmocka_unit_test(a_payload_that_was_discarded_is_asked_for_when_the_gap_has_closed),
       cmocka_unit_test(a_restarted_client_is_never_taken_for_its_old_self),
       cmocka_unit_test(a_client_may_be_lost_by_its_own_request),
       cmocka_unit_test(replays_after_millions_of_gets),

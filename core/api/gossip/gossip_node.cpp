@@ -190,6 +190,7 @@ base::Status GossipNode::add_to_snapshot(const void* data, const gossip::ArraySp
 /// Discards the arrays added so far: a caller that continues after an error begins with the first array again.
 void GossipNode::drop() {
   publisher_.drop();
+  if (outer_) outer_->drop();
   adding_.clear();
   added_ = 0;
 }
@@ -203,6 +204,7 @@ base::Status GossipNode::publish(double loss) {
   }
   if (adding_.empty()) return base::Status(MV_ESTATE, "nothing was added since the last snapshot");
   if (auto status = publisher_.publish(clock_ + 1, loss); !status.ok()) return status;
+  if (outer_) outer_->keep();
   clock_ += 1;
   loss_ = loss;
   ++updates_;
@@ -269,9 +271,15 @@ base::Status GossipNode::catch_peer(GossipFetched& fetched) {
   fetched.why = caught.why;
   own_ = caught.own;
   own_version_ = caught.own_version;
-  own_starts_ = gossip::part_starts(published_);
   alone_ = caught.peer.empty();
   if (alone_ && !outer_) return {};
+  // The caller may have published other arrays since the fetch began.
+  const auto own = own_ != nullptr ? own_->describe(own_version_) : std::nullopt;
+  if (starts_from_own() && !own) return has_republished();
+  const std::vector<gossip::ArraySpec> own_parts = own ? own->parts : std::vector<gossip::ArraySpec>();
+  own_starts_ = gossip::part_starts(own_parts);
+  if (starts_from_own() && !alone_ && !gossip::parts_fit(own_parts, engine_->receive_buffer().description().parts))
+    return base::Status(MV_ESTATE, "this node has published other arrays while the fetch began: fetch again");
   factor_ = 0;
   if (!alone_) {
     const gossip::Description& peer = engine_->receive_buffer().description();
@@ -282,7 +290,7 @@ base::Status GossipNode::catch_peer(GossipFetched& fetched) {
     fetched.factor = factor_ = weight.value();
     clock_ = gossip::mixed_clock(factor_, clock_, peer.clock);
   }
-  caught_parts_ = fetched.parts = alone_ ? published_ : engine_->receive_buffer().description().parts;
+  caught_parts_ = fetched.parts = alone_ ? own_parts : engine_->receive_buffer().description().parts;
   fetched.got = result_ = true;
   next_part_ = next_array_ = 0;
   squares_ = 0;
@@ -315,12 +323,9 @@ void GossipNode::take_part(mv_dtype dtype) {
   ++next_array_;
 }
 
-/// Exchanges and outer steps start from the snapshot that this node had published.
-base::Status GossipNode::check_own() const {
-  const bool needed = outer_ || config_.exchange == gossip::Exchange::kSymmetric;
-  if (!needed || own_->holds(own_version_)) return {};
-  return base::Status(MV_ESTATE, "this node has published twice since the fetch began: average before that");
-}
+base::Status GossipNode::has_republished() { return {MV_ESTATE, "this node has published twice since the fetch began: average before that"}; }
+
+base::Status GossipNode::check_own() const { return !starts_from_own() || own_->holds(own_version_) ? base::Status() : has_republished(); }
 
 double GossipNode::average_part(size_t number, std::byte* data, uint64_t count, mv_dtype dtype) {
   if (outer_ && gossip::OuterSteps::is_slow(dtype))

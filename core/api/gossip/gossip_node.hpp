@@ -84,6 +84,9 @@ class GossipNode final : private transport::Flusher {
   void take_part(mv_dtype dtype);
   base::Status catch_peer(GossipFetched& fetched);
   base::Result<double> factor_of(const gossip::Description& peer) const;
+  /// Exchanges and outer steps start from the snapshot that this node had published when the fetch began.
+  bool starts_from_own() const { return outer_ || config_.exchange == gossip::Exchange::kSymmetric; }
+  static base::Status has_republished();
   base::Status check_own() const;
   const std::byte* own_part(size_t number) const { return own_->own_values(own_version_) + own_starts_[number]; }
   const std::byte* peer_part(size_t number) const { return alone_ ? own_part(number) : engine_->receive_buffer().part(number).data(); }

@@ -31,6 +31,12 @@ Gossip::Gossip(const base::Clock& clock, base::Link& link, const Config& config,
       rng_(seed, self.name),
       coding_(codec::make(config.compression)) {}
 
+base::Status Gossip::add_peer(const Node& node) {
+  if (auto status = peers_.add(node); !status.ok()) return status;
+  if (const auto found = connected_.find(node.address()); found != connected_.end()) peers_.connected(found->second, node.address(), clock_.now());
+  return {};
+}
+
 base::Status Gossip::remove_peer(const std::string& name) {
   const auto removed = peers_.remove(name);
   if (!removed.ok()) return removed.status();
@@ -109,7 +115,7 @@ void Gossip::fail(const std::string& why, Fault fault) {
     peer->dialing = false;  // the next attempt may dial again
     peer->doubted = fault == Fault::kSilent;
     const bool told = fault == Fault::kRefused && std::exchange(peer->told_of, peer->last_life) == peer->last_life;
-    if (fault == Fault::kRefused && !told) base::log_warn("gossip: {} rejects the snapshots of {}: {}", peers_.self().name, peer->node.name, why);
+    if (fault == Fault::kRefused && !told) base::log_warn("gossip: {} takes no snapshots of {}: {}", peers_.self().name, peer->node.name, why);
   }
   skip(why);
 }
@@ -234,7 +240,7 @@ void Gossip::go_on() {
     piece_checked(count, status);
     if (!fetching_) return;
   }
-  if (attempt_ && attempt_->mapping != nullptr) want_more();
+  if (attempt_ && attempt_->mapping != nullptr && attempt_->asked < bytes) want_more();  // else an exchange waits for its peer's word
 }
 
 // ------------------------------------------------------------ by messages
@@ -343,13 +349,22 @@ void Gossip::on_payload(base::Peer, const wire::Message& message, base::Sink& si
 // ------------------------------------------------------------ network events
 
 void Gossip::on_connected(base::Peer life, const std::string& address) {
+  connected_[address] = life;
+  if (const PeerEntry* const known = peers_.at_address(address); known != nullptr && known->last_life != life) forget(known->last_life);
   PeerEntry* const peer = peers_.connected(life, address, clock_.now());
+  // It may have been sent before the connection broke.
+  if (const auto given_up = unsettled_.find(life); given_up != unsettled_.end()) say(life, given_up->second, wire::Word::Withdraw, false);
   if (peer == nullptr || !attempt_ || attempt_->peer != peer->node.name || attempt_->mapping != nullptr) return;
   if (attempt_->exchange) return exchange_again(*peer);
   // Messages in flight may be lost, or be overtaken by messages on another transport.
   drop_pieces();
   attempt_->described = false;
   begin_asking(*peer);
+}
+
+/// A peer may connect again in the same life, and then its words still count.
+void Gossip::forget(base::Peer life) {
+  for (auto* numbers : {&committed_, &accepted_, &agreed_, &unsettled_}) numbers->erase(life);
 }
 
 void Gossip::on_dial_failed(const std::string& address, const base::Status& why) {
@@ -364,10 +379,10 @@ void Gossip::on_dial_failed(const std::string& address, const base::Status& why)
 
 void Gossip::on_lost(base::Peer life, const base::Status& why) {
   serving_.on_lost(life);
-  for (auto* numbers : {&committed_, &accepted_}) numbers->erase(life);
+  std::erase_if(connected_, [life](const auto& known) { return known.second == life; });
   held_.erase(life);
   PeerEntry* const peer = peers_.of_life(life);
-  if (peer == nullptr) return;
+  if (peer == nullptr) return forget(life);
   peer->life = base::kNobody;
   if (attempt_ && attempt_->peer == peer->node.name) fail(why.text(), Fault::kSilent);
 }

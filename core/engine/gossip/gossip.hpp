@@ -54,7 +54,7 @@ class Gossip final : public base::LinkEvents {
   };
   Gossip(const base::Clock& clock, base::Link& link, const Config& config, Node self, uint64_t seed, Publisher& own, Hooks hooks);
 
-  base::Status add_peer(const Node& node) { return peers_.add(node); }
+  base::Status add_peer(const Node& node);
   base::Status remove_peer(const std::string& name);
   const PeerBook& peers() const { return peers_; }
   base::Nanos now() const { return clock_.now(); }
@@ -139,6 +139,7 @@ class Gossip final : public base::LinkEvents {
   bool accept_held();
   void accept(PeerEntry& peer, base::Peer life, const Proposal& proposal);
   void settle_proposal(base::Peer from);
+  void forget(base::Peer life);
   void say(base::Peer to, uint64_t number, wire::Word word, bool proposer);
   void decline(base::Peer to, uint64_t number, bool unfit, const std::string& why);
   void withdraw();
@@ -180,6 +181,9 @@ class Gossip final : public base::LinkEvents {
   std::map<base::Peer, Proposal> held_;         ///< by peer: they wait for this node's next fetch
   std::map<base::Peer, uint64_t> committed_;    ///< by peer: the last exchange that this node proposed and committed
   std::map<base::Peer, uint64_t> accepted_;     ///< by peer: the last exchange that it proposed and committed
+  std::map<base::Peer, uint64_t> agreed_;       ///< by peer: its last proposal to which this node has agreed
+  std::map<base::Peer, uint64_t> unsettled_;    ///< by peer: the last of these that this node gave up without knowing the peer's decision
+  std::map<std::string, base::Peer> connected_;  ///< by address, also those that are no peers
   ExchangeTally tally_;
   uint64_t fetched_bytes_ = 0;
   uint64_t questions_ = 0;

@@ -24,8 +24,11 @@ base::Status OuterSteps::add(Publisher& to, size_t number, const void* data, con
   const std::byte* const slow = fresh ? bytes : arrays_[number].slow.data();
   delta_.assign(part.bytes(), std::byte{0});
   math::approach_bytes(dtype, delta_.data(), bytes, slow, count, 1);
-  if (auto status = to.add(slow, part); !status.ok()) return status;
-  if (auto status = to.add(delta_.data(), part); !status.ok()) return status;
+  for (const std::byte* const values : {slow, static_cast<const std::byte*>(delta_.data())}) {
+    const auto status = to.add(values, part);
+    if (status.code() == MV_ENONFINITE) return base::error(MV_ENONFINITE, "array {} holds NaN or infinity, or is too far from its slow model", number);
+    if (!status.ok()) return status;
+  }
   if (fresh) arrays_.push_back({part, {bytes, bytes + part.bytes()}, std::vector<std::byte>(part.bytes())});
   return {};
 }

@@ -36,6 +36,9 @@ class OuterSteps {
   /// 16-bit floats and bytes, MV_ESHAPE for an array that has changed since the first time, and the errors of
   /// Publisher::add().
   base::Status add(Publisher& to, size_t number, const void* data, const ArraySpec& part);
+  /// The snapshot was published, or discarded: then the slow models that begin with it are forgotten.
+  void keep() { kept_ = arrays_.size(); }
+  void drop() { arrays_.erase(arrays_.begin() + static_cast<ptrdiff_t>(kept_), arrays_.end()); }
   /// Performs the step of an array with is_slow(). `own` and `peer` are its published parts; they are the same for a
   /// step without a peer. Returns the sum of the squared differences between the two models.
   double step(size_t number, std::byte* model, const math::SlowModel& own, const math::SlowModel& peer);
@@ -47,6 +50,7 @@ class OuterSteps {
   };
   const math::OuterFactors factors_;
   std::vector<Array> arrays_;
+  size_t kept_ = 0;  ///< arrays of published snapshots
   std::vector<std::byte> delta_;  ///< of the array being added
 };
 

@@ -73,6 +73,8 @@ void Gossip::accept(PeerEntry& peer, base::Peer life, const Proposal& proposal) 
   attempt_->heard = fetched_bytes_;
   attempt_->version = proposal.version;
   attempt_->exchange = PairExchange{.life = life, .number = proposal.number, .priority = proposal.priority, .stage = PairExchange::Stage::kAgreed};
+  agreed_[life] = proposal.number;
+  unsettled_.erase(life);
   say(life, proposal.number, Word::Agree, false);
   begin_reading(peer);
 }
@@ -88,9 +90,17 @@ void Gossip::on_propose(base::Peer from, const wire::Exchange& said) {
                    fmt::format("\"{}\" has `compression: {}`, this node {}", peers_.self().name, codec::to_text(config_.compression),
                                codec.ok() ? codec::to_text(theirs) : "an unknown one"));
   }
-  Proposal& held = held_[from];
-  if (said.number() < held.number) return;  // a newer one has overtaken it, on another transport
-  held = {said.number(), said.version(), said.priority()};
+  // Copies of a proposal, and older ones, may come late, by another transport.
+  const auto held = held_.find(from);
+  const auto agreed = agreed_.find(from), accepted = accepted_.find(from);
+  if (held != held_.end() && said.number() < held->second.number) return;
+  const bool is_under_way = attempt_ && attempt_->exchange && attempt_->exchange->life == from && !attempt_->exchange->proposer &&
+                            attempt_->exchange->number == said.number();
+  if (agreed != agreed_.end() && said.number() <= agreed->second && !is_under_way) {
+    const bool was_valid = accepted != accepted_.end() && said.number() <= accepted->second;
+    return was_valid ? void() : say(from, said.number(), Word::Withdraw, false);
+  }
+  held_[from] = {said.number(), said.version(), said.priority()};
   settle_proposal(from);
 }
 
@@ -206,7 +216,10 @@ void Gossip::withdraw() {
   if (!attempt_ || !attempt_->exchange) return;
   const PairExchange exchange = *attempt_->exchange;
   attempt_->exchange.reset();
-  if (exchange.awaits_word()) ++tally_.unsettled;
+  if (exchange.awaits_word()) {
+    ++tally_.unsettled;
+    unsettled_[exchange.life] = exchange.number;
+  }
   say(exchange.life, exchange.number, Word::Withdraw, exchange.proposer);
 }
 

@@ -44,7 +44,8 @@ bool parts_fit(std::span<const ArraySpec> some, std::span<const ArraySpec> other
 inline constexpr size_t kPartAlignment = 64;
 /// A limit above the memory of any machine. Larger sizes are refused before sums are formed, so no sum overflows.
 inline constexpr uint64_t kMostBytes = uint64_t{1} << 42;
-inline constexpr uint64_t kMostParts = 1 << 16;
+/// The description of so many fits into the header of a message.
+inline constexpr uint64_t kMostParts = 50'000;
 constexpr uint64_t aligned_part(uint64_t bytes) { return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment; }
 /// The bytes that these parts take in a snapshot. MV_EPROTOCOL for parts that no node can have published.
 base::Result<uint64_t> layout_bytes(std::span<const ArraySpec> parts);

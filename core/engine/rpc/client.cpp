@@ -288,9 +288,11 @@ void Client::on_progress(base::Peer server, Stream& stream, const wire::Message&
   std::vector<Seq> pending;
   if (progress->pending() != nullptr) pending.assign(progress->pending()->begin(), progress->pending()->end());
   std::sort(pending.begin(), pending.end());
-  if (stream.part != 0) skip_finished(server, stream, progress->next());
+  // In the order of the numbers, because the server keeps few that come too early.
+  Seq next = std::max(progress->next(), done(stream) + 1);
   for_each_in_flight(stream, [&](Seq seq, Sent& sent) {
-    if (seq > progress->through()) return false;
+    if (stream.part != 0) skip_finished(server, stream, next, seq);
+    if (seq > progress->through()) return stream.part != 0;
     if (!std::binary_search(pending.begin(), pending.end(), seq)) {
       ++repeated_;
       transmit(server, stream, seq, sent);
@@ -298,21 +300,16 @@ void Client::on_progress(base::Peer server, Stream& stream, const wire::Message&
     if (sent.withdrawn) send_bare(server, stream, wire::Body::Cancel, seq);  // the first Cancel may be lost
     return true;
   });
+  if (stream.part != 0) skip_finished(server, stream, next, last(stream) + 1);
 }
 
-/// Fills the gaps that a former back-up sees: reads that its primary had answered.
-void Client::skip_finished(base::Peer server, Stream& stream, Seq next) {
-  next = std::max(next, done(stream) + 1);
-  const auto skip_before = [&](Seq end) {
-    if (next < end) {
-      base::Frame frame = builder_.finish(wire::Body::Skip, wire::CreateSkip(builder_.fbb(), end - next));
-      send(server, stream, next, frame);
-    }
-    next = std::max(next, end + 1);
-    return true;
-  };
-  for_each_in_flight(stream, [&](Seq seq, const Sent&) { return skip_before(seq); });
-  skip_before(last(stream) + 1);
+/// Fills a gap that a former back-up sees, reads that its primary had answered: from `next` on, which goes behind `end`.
+void Client::skip_finished(base::Peer server, Stream& stream, Seq& next, Seq end) {
+  if (next < end) {
+    base::Frame frame = builder_.finish(wire::Body::Skip, wire::CreateSkip(builder_.fbb(), end - next));
+    send(server, stream, next, frame);
+  }
+  next = std::max(next, end + 1);
 }
 
 base::Nanos Client::next_deadline() const {

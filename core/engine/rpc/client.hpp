@@ -107,7 +107,7 @@ class Client {
   void finish_through(Stream& stream, Seq done);
   void retire(Stream& stream);
   void on_progress(base::Peer server, Stream& stream, const wire::Message& message);
-  void skip_finished(base::Peer server, Stream& stream, Seq next);
+  void skip_finished(base::Peer server, Stream& stream, Seq& next, Seq end);
   void connect_if_awaited(base::Peer server, const Stream& stream) const;
 
   const base::Clock& clock_;

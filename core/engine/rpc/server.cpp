@@ -47,7 +47,7 @@ void Server::on_message(base::Peer client, const wire::Message& message, std::sp
   if (message.seq() == 0) return;
   const bool discarded = staged != nullptr && staged->discards();
   const bool needs_payload = message.seq() >= stream.next || is_get(message);
-  if (discarded && needs_payload) return;  // too early to be kept; the client will probe for it
+  if (discarded && needs_payload) return drop(client, stream, message.seq());
   if (message.seq() < stream.next && message.body_type() != wire::Body::Skip) return repeat(client, stream, message, payload);
   if (message.seq() > stream.next) return stash(client, stream, message, payload);
   if (!service_.may_start({client, message.seq()}, message)) return;
@@ -87,7 +87,7 @@ void Server::start_early(base::Peer client) {
     if (found == streams_.end()) return;
     Stream& stream = found->second;
     const auto next = stream.early.find(stream.next);
-    if (next == stream.early.end()) return;
+    if (next == stream.early.end()) return ask_for_dropped(client, stream);
     if (!service_.may_start({client, next->first}, *flatbuffers::GetRoot<wire::Message>(next->second.header.data()))) return;
     const Early early = std::move(next->second);
     stream.early_bytes -= early.header.size() + early.payload.size();
@@ -183,10 +183,23 @@ base::Status Server::restore(const wire::StreamState& state) {
   return {};
 }
 
+/// Forgets a request that arrived too early to be kept. The client sends it again when the gap before it is closed.
+void Server::drop(base::Peer client, Stream& stream, Seq seq) {
+  stream.dropped = std::max(stream.dropped, seq);
+  ask_for_dropped(client, stream);
+}
+
+void Server::ask_for_dropped(base::Peer client, Stream& stream) {
+  if (stream.dropped >= stream.next && stream.early.empty()) send_progress(client, stream, std::exchange(stream.dropped, 0));
+}
+
 /// Keeps a request that arrived before its predecessor, and reports the gap to the client once.
 void Server::stash(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload) {
   if (std::exchange(stream.gap_told, stream.next) != stream.next) send_progress(client, stream, message.seq() - 1);
-  if (stream.early.size() >= kMaxEarlyCount || stream.early_bytes + payload.size() > kMaxEarlyBytes) return;
+  if (stream.early.size() >= kMaxEarlyCount || stream.early_bytes + payload.size() > kMaxEarlyBytes) {
+    stream.dropped = std::max(stream.dropped, message.seq());
+    return;
+  }
   Early early{wire::copy_header(message), {payload.begin(), payload.end()}};
   const size_t bytes = early.header.size() + early.payload.size();
   if (stream.early.emplace(message.seq(), std::move(early)).second) stream.early_bytes += bytes;

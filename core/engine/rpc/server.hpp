@@ -110,6 +110,7 @@ class Server {
     std::map<Seq, Early> early;          ///< arrived before their predecessors (links that reorder)
     size_t early_bytes = 0;
     Seq gap_told = 0;                    ///< the missing number last reported to the client
+    Seq dropped = 0;                     ///< the last one that arrived too early, and was not kept; 0: none
     bool owes_ack = false;
     bool dirty = false;                  ///< listed in dirty_
     bool late = false;                   ///< listed in late_
@@ -121,6 +122,8 @@ class Server {
   void start_early(base::Peer client);
   void skip_through(Stream& stream, Seq done);
   void skip_gap(base::Peer client, Stream& stream, Seq through);
+  void drop(base::Peer client, Stream& stream, Seq seq);
+  void ask_for_dropped(base::Peer client, Stream& stream);
   void stash(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload);
   void repeat(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload);
   void on_data(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,

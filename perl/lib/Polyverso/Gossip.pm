@@ -76,7 +76,13 @@ sub fetch_start { return $_[0]{fetching} = Polyverso::CAPI::mv_gossip_fetch_star
 # Returns a hash with factor, peer, peer_clock, peer_loss and bytes; undef if no peer had a snapshot.
 sub fetch_wait {
     my ($self, $loss) = @_;
-    my $fetched = Polyverso::CAPI::mv_gossip_fetch_wait($self->{handle}, _loss($loss));
+    my $number = _loss($loss);
+    my $fetched = eval { Polyverso::CAPI::mv_gossip_fetch_wait($self->{handle}, $number) };
+    if (!$fetched) {
+        my $why = $@;
+        $self->{fetching} = 0 if ref $why && $why->isa('Polyverso::Error') && $why->status != $Polyverso::CAPI::MV_EINTR;
+        die $why;
+    }
     $self->{fetching} = 0;
     return $fetched->{got} ? $fetched : undef;
 }

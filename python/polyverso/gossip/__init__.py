@@ -25,7 +25,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 from .. import capi, dtypes
 from .._numpy import is_ndarray, np
 from ..arrays import as_bits, on_device, tensor_or_bits
-from ..errors import ArgumentError, Error
+from ..errors import ArgumentError, Error, Interrupted
 from ..foreign import memory_of, readable
 from ..handles import Handle, remember
 from ..leaving import unless_forked
@@ -91,7 +91,12 @@ class Gossip(Handle):
 
     def fetch_wait(self, loss: float) -> Optional[Dict[str, Any]]:
         """Waits for the fetched arrays: a dict of factor, peer, peer_clock, peer_loss and bytes; None without any."""
-        fetched = capi.mv_gossip_fetch_wait(self._handle, _loss(loss))
+        loss = _loss(loss)
+        try:
+            fetched = capi.mv_gossip_fetch_wait(self._handle, loss)
+        except Exception as error:
+            self.fetching = isinstance(error, Interrupted)  # then the fetch continues
+            raise
         self.fetching = False
         return fetched if fetched["got"] else None
 

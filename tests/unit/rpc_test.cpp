@@ -470,6 +470,22 @@ void requests_that_came_too_early_to_be_kept_are_sent_again(void**) {
   for (const auto& heard : all) assert_int_equal(heard->times, 1);
 }
 
+/// Some are kept, and the one before them is not: nothing arrives any more that would ask for it.
+void what_is_missing_before_early_requests_is_asked_for(void**) {
+  Pair pair;
+  std::vector<std::shared_ptr<Heard>> all;
+  for (uint32_t number = 1; number <= 600; ++number) all.push_back(pair.call(number));
+  const auto sent = pair.link.take();
+  const auto deliver = [&](size_t from, size_t to) { pair.to_server({sent.begin() + static_cast<ptrdiff_t>(from), sent.begin() + static_cast<ptrdiff_t>(to)}); };
+  deliver(300, 556);  // 301 to 556 are kept
+  deliver(1, 300);    // 2 to 300 are not
+  pair.server->link.take();  // the gap is reported, but this is lost
+  deliver(0, 1);
+  pair.answers_arrive();
+  pair.run();
+  for (size_t i = 0; i < 556; ++i) assert_int_equal(all[i]->times, 1);
+}
+
 /// The place of its payload was chosen while it was too early, and the gap closed before all of the payload was here.
 void a_payload_that_was_discarded_is_asked_for_when_the_gap_has_closed(void**) {
   Pair pair;
@@ -577,6 +593,7 @@ int main() {
       cmocka_unit_test(a_former_backup_skips_what_its_primary_has_answered),
       cmocka_unit_test(a_former_backup_gets_requests_in_their_order),
       cmocka_unit_test(requests_that_came_too_early_to_be_kept_are_sent_again),
+      cmocka_unit_test(what_is_missing_before_early_requests_is_asked_for),
       cmocka_unit_test(a_payload_that_was_discarded_is_asked_for_when_the_gap_has_closed),
       cmocka_unit_test(a_restarted_client_is_never_taken_for_its_old_self),
       cmocka_unit_test(a_client_may_be_lost_by_its_own_request),

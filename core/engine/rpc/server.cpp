@@ -22,7 +22,7 @@ void Server::on_message(base::Peer client, const wire::Message& message, std::sp
   acknowledged(stream, message.done());
   if (message.done() >= stream.next && part_ != 0) skip_through(stream, message.done());
   advance(client, stream);
-  if (part_ != 0 && stream.early.contains(stream.next)) {  // it waited for reads that another process has answered
+  if (part_ != 0 && (stream.early.contains(stream.next) || stream.dropped >= stream.next)) {  // it waited for reads that another process has answered
     start_early(client);
     if (!streams_.contains(client)) return;
   }
@@ -183,23 +183,21 @@ base::Status Server::restore(const wire::StreamState& state) {
   return {};
 }
 
-/// Forgets a request that arrived too early to be kept. The client sends it again when the gap before it is closed.
+/// Forgets a request that arrived too early to be kept.
 void Server::drop(base::Peer client, Stream& stream, Seq seq) {
   stream.dropped = std::max(stream.dropped, seq);
-  ask_for_dropped(client, stream);
+  if (seq == stream.next) ask_for_dropped(client, stream);  // the gap before it has closed meanwhile
 }
 
+/// The next request is none of those that came early. If it was dropped, the client is to send it again, with all up to the last that was.
 void Server::ask_for_dropped(base::Peer client, Stream& stream) {
-  if (stream.dropped >= stream.next && stream.early.empty()) send_progress(client, stream, std::exchange(stream.dropped, 0));
+  if (stream.dropped >= stream.next) send_progress(client, stream, std::exchange(stream.dropped, 0));
 }
 
 /// Keeps a request that arrived before its predecessor, and reports the gap to the client once.
 void Server::stash(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload) {
   if (std::exchange(stream.gap_told, stream.next) != stream.next) send_progress(client, stream, message.seq() - 1);
-  if (stream.early.size() >= kMaxEarlyCount || stream.early_bytes + payload.size() > kMaxEarlyBytes) {
-    stream.dropped = std::max(stream.dropped, message.seq());
-    return;
-  }
+  if (stream.early.size() >= kMaxEarlyCount || stream.early_bytes + payload.size() > kMaxEarlyBytes) return drop(client, stream, message.seq());
   Early early{wire::copy_header(message), {payload.begin(), payload.end()}};
   const size_t bytes = early.header.size() + early.payload.size();
   if (stream.early.emplace(message.seq(), std::move(early)).second) stream.early_bytes += bytes;

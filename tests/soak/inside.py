@@ -17,6 +17,7 @@ sys.path[:0] = [os.path.join(TESTS, "cluster"), TESTS]
 from nodes import Cluster  # noqa: E402
 
 PLACE = "/mnt/soak"
+TREE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 INIT_MS = 20000
 PROMISED = 12.0  # seconds within which every call ends: the heartbeat's limit, and a margin for a busy machine
 STARTED = time.monotonic()
@@ -24,9 +25,14 @@ GONE = 6.0  # seconds from the end of the run until all processes have ended
 
 
 def mount():
-    """Mounts empty folders in all places where files might be left behind."""
+    """Mounts empty folders in all places where files might be left behind. The tree itself may be in one of them."""
+    tree = os.open(TREE, os.O_PATH)
     for folder in ("/tmp", "/dev/shm", "/mnt"):
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True)
+    if not os.path.isdir(TREE):
+        os.makedirs(TREE)
+        subprocess.run(["mount", "--no-canonicalize", "--bind", f"/proc/{os.getpid()}/fd/{tree}", TREE], check=True)
+    os.close(tree)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     for folder in (PLACE, PLACE + "/run"):
         os.mkdir(folder, 0o700)
@@ -438,7 +444,7 @@ class Run:
         if self.launcher is not None and self.launcher.poll() == -signal.SIGKILL:  # `polyverso status` removes its file
             subprocess.run(["polyverso", "status"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=30, check=False)
         for folder in ("/tmp", "/dev/shm", PLACE + "/run"):
-            files = [os.path.join(at, name) for at, _, names in os.walk(folder) for name in names]
+            files = [os.path.join(at, name) for at, _, names in os.walk(folder) for name in names if not at.startswith(TREE)]
             if files:
                 self.problem(f"left behind: {files}")
 

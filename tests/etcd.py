@@ -81,6 +81,16 @@ class Etcd:
 
     def signal(self, number):
         self.process.send_signal(number)
+        deadline = time.monotonic() + 10  # its threads stop one after another, and may answer meanwhile
+        while number == signal.SIGSTOP and not self._is_stopped() and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+    def _is_stopped(self):
+        try:
+            threads = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/stat")
+            return all(thread.read_text().rpartition(") ")[2].startswith("T") for thread in threads)
+        except FileNotFoundError:  # a thread has ended
+            return False
 
     def kill(self):
         if self.process is not None:

@@ -579,8 +579,9 @@ node.shutdown()
     job = cluster(1, 1, max_workers=2)
     server, node = job.server(0), job.python(0, script)
     node.hear("up")
-    newcomer = late(job, "node = pv.init()\nnode.shutdown()\n")
+    newcomer = late(job, "node = pv.init()\nwait_for_word()\nnode.shutdown()\n")
     assert node.hear("event") == "event joined 2 2"
+    newcomer.tell("end")
     newcomer.ends()
     assert node.hear("event") == "event left 2 1"
     node.ends()

@@ -607,9 +607,12 @@ void a_copy_that_breaks_off_or_does_not_fit_is_refused(void**) {
 void a_copy_that_lacks_a_change_takes_no_other(void**) {
   Pair pair;
   pair.create(MV_ARRAY, 8);
-  auto& fbb = pair.builder.fbb();
   const auto replay = [&](wire::ReplicaEvent event) {
-    const auto frame = pair.builder.finish(wire::Body::Replicate, wire::CreateReplicate(fbb, 1, event, 0, 0, 0, pair.backup.part.inputs() + 1));
+    wire::ReplicateBuilder input(pair.builder.fbb());
+    input.add_part(1);
+    input.add_event(event);
+    input.add_number(pair.backup.part.inputs() + 1);
+    const auto frame = pair.builder.finish(wire::Body::Replicate, input.Finish());
     return pair.backup.part.replay(kBackup, *message_of(frame).body_as_Replicate(), {}, nullptr).code();
   };
   assert_int_equal(replay(wire::ReplicaEvent::Sealed), MV_OK);

@@ -165,6 +165,22 @@ void a_replacement_starts_at_the_clock_of_the_slowest(void**) {
   assert_int_equal(w.gate.least(), 5);
 }
 
+/// Another server has told it this clock, before the others went on here.
+void a_newcomer_begins_at_the_clock_that_it_was_told(void**) {
+  Written w(3, 1);
+  w.gate.finished(2);
+  w.gate.clock(0, 9);
+  w.gate.clock(1, 9);
+  w.gate.begins(2, 4);
+  assert_int_equal(w.gate.clock_of(2), 4);
+  w.get(0, 1, 9);
+  assert_int_equal(w.gate.waits().size(), 1);
+  w.gate.begins(2, 6);  // it takes part already
+  assert_int_equal(w.gate.clock_of(2), 4);
+  w.gate.clock(2, 8);
+  assert_int_equal(w.gate.waits().size(), 0);
+}
+
 void a_replacement_of_the_only_worker_continues_at_its_clock(void**) {
   Written w(2, 1);
   w.gate.clock(0, 3);
@@ -223,6 +239,7 @@ int main() {
       cmocka_unit_test(a_loss_fails_only_the_gets_that_waited_for_the_lost_worker),
       cmocka_unit_test(a_loss_does_not_fail_gets_that_wait_for_other_workers),
       cmocka_unit_test(a_replacement_starts_at_the_clock_of_the_slowest),
+      cmocka_unit_test(a_newcomer_begins_at_the_clock_that_it_was_told),
       cmocka_unit_test(a_replacement_of_the_only_worker_continues_at_its_clock),
       cmocka_unit_test(a_withdrawn_get_is_not_served_and_names_the_workers_behind),
       cmocka_unit_test(all_begin_again_at_a_checkpoints_clock),

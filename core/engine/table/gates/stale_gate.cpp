@@ -54,6 +54,10 @@ void StaleGate::joined(size_t worker) {
   workers_[worker].active = true;
 }
 
+void StaleGate::begins(size_t worker, uint64_t clock) {
+  if (!workers_[worker].active) workers_[worker] = {true, clock};
+}
+
 uint64_t StaleGate::least() const {
   uint64_t least = UINT64_MAX;
   for (const Worker& worker : workers_)

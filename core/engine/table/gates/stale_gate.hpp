@@ -57,6 +57,8 @@ class StaleGate {
   void lost(size_t worker, const base::Status& why);
   /// A process replaces a lost worker: it starts at the clock of the slowest other worker.
   void joined(size_t worker);
+  /// The same, at this clock, which it has on another server: the others may have passed it here meanwhile, and then wait for it.
+  void begins(size_t worker, uint64_t clock);
 
   /// The iteration that every unfinished worker has begun; UINT64_MAX if all have finished.
   uint64_t least() const;

@@ -105,7 +105,7 @@ bool Table::can_begin(size_t worker, uint64_t clock, SyncGate::Count first) cons
 void Table::begins(size_t worker, uint64_t clock, SyncGate::Count first) {
   newcomers_.erase(worker);
   if (sync_ != nullptr) sync_->begins(worker, first);
-  if (has_clocks()) stale_->joined(worker);
+  if (has_clocks()) stale_->begins(worker, clock);
   begin_clock(worker, clock);
 }
 

@@ -45,7 +45,7 @@ survive: deps ## Trains in three languages while a process is killed every five 
 	@$(tree) release shipped
 	@. build/activate && python3 examples/survive/demo.py
 
-test: deps ## Runs every test of every language, in the release tree
+test: deps ## Runs the tests of every language, in the release tree
 	@tools/make/deps.sh ffi || echo "test: goes on without these; tests/ffi reports them as skipped"
 	@tools/make/test.sh release
 

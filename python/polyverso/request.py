@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Generator, Optional
+from typing import TYPE_CHECKING, Any, Generator, Optional
 
 from . import capi
 from .arrays import milliseconds
 from .errors import Error, HandleError, TimeoutError
 from .handles import Handle
+
+if TYPE_CHECKING:
+    from .watch import Watch
 
 
 class Request(Handle):
@@ -28,7 +31,7 @@ class Request(Handle):
         self._result = result
         self._error: Optional[Error] = None
         self._turn = threading.Lock()  # of the thread that asks the library: it tells only one that a request has finished
-        self._awaited = False
+        self._watch: Optional[Watch] = None  # once somebody awaits it
 
     def __del__(self, _release: Any = capi.mv_request_release) -> None:
         if self._handle is not None:
@@ -60,7 +63,10 @@ class Request(Handle):
         timeout: seconds to wait here; None = as long as the call's own deadline allows. After a
         TimeoutError the request is still running.
         """
-        if self._handle is not None:
+        handle = self._handle
+        if handle is not None:
+            if self._turn.locked():
+                _check_process(handle)
             if not self._turn.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
                 raise TimeoutError(capi.MV_ETIMEOUT, "the request has not finished; another thread waits for it, too")
             try:
@@ -82,10 +88,8 @@ class Request(Handle):
         handle, self._handle = self._handle, None
         if handle is not None and self._error is None:
             self._error = error
-        if self._awaited:
-            from .watch import watch_of
-
-            watch_of(self._node).hand_over(handle)
+        if handle is not None and self._watch is not None:
+            self._watch.hand_over(handle)
 
     def cancel(self) -> None:
         """Withdraws the call. An add may have been applied nevertheless."""
@@ -108,8 +112,8 @@ class Request(Handle):
         if handle is not None and not self.done():
             from .watch import watch_of  # asyncio takes most of the time of an import
 
-            self._awaited = True
-            with watch_of(self._node).finished(handle) as finished:
+            self._watch = watch_of(self._node)
+            with self._watch.finished(handle) as finished:
                 # Test again after the registration: the request may have finished in between.
                 if not self.done():
                     yield from finished.__await__()
@@ -117,3 +121,12 @@ class Request(Handle):
 
     def __repr__(self) -> str:
         return f"<polyverso.Request {'finished' if self._handle is None else 'unfinished'}>"
+
+
+def _check_process(handle: int) -> None:
+    """Raises in a forked child: the thread that held the lock of this request at the fork is not there to release it."""
+    try:
+        capi.mv_request_error(handle)
+    except Error as error:
+        if error.status == capi.MV_EFORK:
+            raise

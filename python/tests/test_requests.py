@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import signal
 import threading
 import time
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import polyverso
-from polyverso import Tensor, kvstore
+from polyverso import Tensor, capi, kvstore
 
 
 def slot(handle):
@@ -154,6 +155,46 @@ def test_a_request_that_outlives_its_node_or_its_process():
         request = table.add_async([1, 1, 1, 1])
     del request, got
     gc.collect()
+
+
+def test_a_child_forked_while_a_thread_waits_is_told_so():
+    """The child's copy of the request is one that a thread of the parent waits for."""
+    statuses, met = [], threading.Barrier(2, timeout=60)
+
+    def live(rank):
+        options = {"transport": "inproc", "nodes": 2, "rank": rank, "master": "forked-requests", "sync": True}
+        with polyverso.open_node(**options) as node:
+            table = node.array(2, name="w")
+            if rank == 1:
+                met.wait()
+                table.add([1, 1])
+                table.get()
+                return
+            table.add([1, 1])
+            request = table.get_async()
+            waits = threading.Thread(target=request.wait)
+            waits.start()
+            while not request._turn.locked():
+                time.sleep(0.001)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)  # a child that hangs ends
+                try:
+                    request.wait()
+                except polyverso.Error as error:
+                    os._exit(-error.status if not request.done() else 0)
+                os._exit(0)
+            statuses.append(-os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            met.wait()
+            waits.join()
+            assert request.wait()[0] == 2
+
+    workers = [threading.Thread(target=live, args=(rank,)) for rank in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert statuses == [capi.MV_EFORK]
 
 
 def test_threads_and_tasks_get_the_outcome_of_one_request():

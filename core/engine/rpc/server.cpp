@@ -101,10 +101,11 @@ void Server::skip_through(Stream& stream, Seq done) {
   stream.next = done + 1;
   stream.done = std::max(stream.done, done);
   stream.finished.remove_through(done);
-  stream.early.erase(stream.early.begin(), stream.early.upper_bound(done));
+  const auto end = stream.early.upper_bound(done);
+  for (auto early = stream.early.begin(); early != end; early = stream.early.erase(early)) stream.early_bytes -= early->second.header.size() + early->second.payload.size();
 }
 
-/// The client has the answers to the requests up to `through`.
+/// The client has the answers to the requests from the next one up to `through`.
 void Server::skip_gap(base::Peer client, Stream& stream, Seq through) {
   if (through < stream.next) return;
   stream.finished.add(stream.next, through);

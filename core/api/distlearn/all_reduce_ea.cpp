@@ -49,12 +49,6 @@ base::Status AllReduceEa::settle(const Arrays& parameters) {
 
 base::Status AllReduceEa::move_to_center() { return elastic(parameters_, center_.arrays(), difference_.arrays(), alpha_, places_); }
 
-/// The caller may use the parameters when the call ends.
-base::Status AllReduceEa::end_call(base::Status status) const {
-  const base::Status waited = status.code() == MV_EINTR ? base::Status() : wait_for(places_);
-  return status.ok() ? waited : status;
-}
-
 base::Status AllReduceEa::average(const Arrays& parameters, base::Nanos timeout) {
   const bool is_idle = !uses_parameters();
   if (auto status = is_idle ? check(parameters) : begin(parameters); !status.ok()) return status;
@@ -69,7 +63,7 @@ base::Status AllReduceEa::average(const Arrays& parameters, base::Nanos timeout)
   };
   const auto finish = [&] { return step_ % tau_ == 0 ? add_difference() : base::Status(); };
   base::Status status = peers_.carry_out("mv_ea_average", {count, exchange, finish}, timeout);
-  return is_idle ? status : end_call(std::move(status));
+  return is_idle ? status : end_call(places_, std::move(status));
 }
 
 /// What this rank contributes to an all-reduce of the others. One that is no average, such as that of a
@@ -94,7 +88,7 @@ base::Status AllReduceEa::synchronize_center(const Arrays& parameters, base::Nan
     return base::Status();
   };
   const auto share = [&] { return peers_.broadcast(center_.arrays(), 0); };
-  return end_call(peers_.carry_out("mv_ea_synchronize_center", {clear, [&] { return end_rounds(); }, share, finish}, timeout));
+  return end_call(places_, peers_.carry_out("mv_ea_synchronize_center", {clear, [&] { return end_rounds(); }, share, finish}, timeout));
 }
 
 base::Status AllReduceEa::synchronize_parameters(const Arrays& parameters, base::Nanos timeout) {
@@ -105,14 +99,14 @@ base::Status AllReduceEa::synchronize_parameters(const Arrays& parameters, base:
     step_ = 0;
     return take_center();
   };
-  return end_call(peers_.carry_out("mv_ea_synchronize_parameters", {clear, [&] { return end_rounds(); }, share, finish}, timeout));
+  return end_call(places_, peers_.carry_out("mv_ea_synchronize_parameters", {clear, [&] { return end_rounds(); }, share, finish}, timeout));
 }
 
 base::Status AllReduceEa::read_center(const Arrays& parameters) {
   if (!has_center_) return base::Status(MV_ESTATE, "there is no centre yet: the first average creates it from the parameters");
   if (auto status = check(parameters); !status.ok()) return status;
   if (auto status = settle(parameters); !status.ok()) return status;
-  return end_call(convert(parameters, center_.arrays(), places_));
+  return end_call(places_, convert(parameters, center_.arrays(), places_));
 }
 
 }  // namespace mv::distlearn

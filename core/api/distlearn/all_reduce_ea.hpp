@@ -40,7 +40,6 @@ class AllReduceEa {
   base::Status add_difference() { return add(center_.arrays(), difference_.arrays(), places_); }
   base::Result<Arrays> contribute(const collective::Shape& shape);
   base::Status end_rounds();
-  base::Status end_call(base::Status status) const;
 
   Peers peers_;
   const int64_t tau_;

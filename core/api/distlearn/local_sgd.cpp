@@ -50,12 +50,6 @@ base::Status LocalSgd::settle(const Arrays& parameters) {
   return {};
 }
 
-/// The caller may use the parameters when the call ends.
-base::Status LocalSgd::end_call(base::Status status) const {
-  const base::Status waited = status.code() == MV_EINTR ? base::Status() : wait_for(outer_.places());
-  return status.ok() ? waited : status;
-}
-
 /// What is exchanged next.
 OuterArrays LocalSgd::fragment() const {
   const auto fragments = static_cast<uint64_t>(settings_.fragments);
@@ -117,7 +111,7 @@ base::Status LocalSgd::step(const Arrays& parameters, base::Nanos timeout) {
     return base::Status();
   };
   base::Status status = peers_.carry_out("mv_local_sgd_step", {count, finish, collect, exchange, note}, timeout);
-  return is_idle ? status : end_call(std::move(status));
+  return is_idle ? status : end_call(outer_.places(), std::move(status));
 }
 
 /// Takes part in the exchanges of others and makes the outer steps of these. This rank's movement since its
@@ -166,7 +160,7 @@ base::Status LocalSgd::synchronize(const Arrays& parameters, base::Nanos timeout
     return peers_.allgather_number(static_cast<int64_t>(mine));
   };
   const auto gather_all = [&] { return work(all(), math::Outer::kMeasure); };
-  return end_call(peers_.carry_out(
+  return end_call(outer_.places(), peers_.carry_out(
       "mv_local_sgd_synchronize",
       {[&] { return finish_overlapped(); }, [&] { return drain(); }, compare, gather_all, [&] { return meet(); },
        [&] { return have_met(); }},

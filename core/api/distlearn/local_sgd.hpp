@@ -37,13 +37,12 @@ class LocalSgd {
   base::Status check(const Arrays& parameters) const;
   base::Status begin(const Arrays& parameters);
   base::Status settle(const Arrays& parameters);
-  base::Status end_call(base::Status status) const;
   OuterArrays all() const { return {parameters_, outer_.arrays(), velocity_.arrays(), moved_.arrays(), outer_.places()}; }
   OuterArrays fragment() const;
   bool is_due(int64_t step) const;
+  bool is_due() const { return is_due(step_); }
   bool is_overlapped() const { return peers_.is_under_way() || has_arrived_; }
   bool ends_overlap(int64_t step) const { return is_overlapped() && step >= overlapped_until_; }
-  bool is_due() const { return is_due(step_); }
   base::Status work(const OuterArrays& arrays, math::Outer what) const;
   base::Status step_outside(math::Outer what);
   base::Status exchange_due();

@@ -59,6 +59,11 @@ base::Status wait_for(const Places& places) {
   return {};
 }
 
+base::Status end_call(const Places& places, base::Status status) {
+  const base::Status waited = status.code() == MV_EINTR ? base::Status() : wait_for(places);
+  return status.ok() ? waited : status;
+}
+
 base::Status add(const Arrays& sums, const Arrays& terms, const Places& places) {
   return for_each_array(
       places, [&](size_t i, tensor::Device& device) { return device.add(sums[i].dtype, sums[i].data, terms[i].data, sums[i].count); },
@@ -97,7 +102,8 @@ base::Status outer_step(const OuterArrays& arrays, math::Outer what, const math:
         return device.outer({values[i].dtype, values[i].data, outer[i].data, velocity[i].data, moved[i].data, values[i].count}, what, settings);
       },
       [&](size_t i) {
-        const auto step = [&]<typename T>(T& value, T& own, T& speed, T& way) { math::OuterStep<T>(what, settings)(value, own, speed, way); };
+        // By value: the settings stay in registers. Through a reference, any element might be one of them.
+        const auto step = [what, settings]<typename T>(T& value, T& own, T& speed, T& way) { math::OuterStep<T>(what, settings)(value, own, speed, way); };
         for_each_element({values[i]}, step, Arrays{outer[i]}, Arrays{velocity[i]}, Arrays{moved[i]});
       });
 }
@@ -109,8 +115,6 @@ OuterArrays cut(const OuterArrays& arrays, uint64_t first, uint64_t count) {
     if (std::max(begin, first) < std::min(begin + arrays.values[i].count, first + count)) parts.places.push_back(arrays.places[i]);
   return parts;
 }
-
-Buffers::Buffers(const Arrays& like) { static_cast<void>(settle(like, Places(like.size()))); }
 
 base::Result<Buffers::Memory> Buffers::make(uint64_t bytes, tensor::Device* place) {
   if (place == nullptr) return Memory{std::vector<std::byte>(bytes), nullptr};

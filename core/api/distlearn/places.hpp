@@ -23,6 +23,8 @@ base::Result<Places> places_of(const Arrays& arrays, const api::FindDevice& find
 tensor::Device* common_device(const Arrays& arrays, const Places& places);
 /// Waits for the work of these devices.
 base::Status wait_for(const Places& places);
+/// The status of a call, after whose end the caller may use the arrays: waits, unless a signal has interrupted the call.
+base::Status end_call(const Places& places, base::Status status);
 
 // The arrays of one index are in one place. Arrays other than `values` have their storage dtype.
 
@@ -46,8 +48,6 @@ OuterArrays cut(const OuterArrays& arrays, uint64_t first, uint64_t count);
 class Buffers {
  public:
   Buffers() = default;
-  /// Zeros on the host.
-  explicit Buffers(const Arrays& like);
   /// Each array where `places` tell. New ones are zeros, others keep their values. After an error, or NoRoom, each is in one of both places.
   base::Status settle(const Arrays& like, const Places& places);
   const Arrays& arrays() const { return arrays_; }

@@ -273,13 +273,15 @@ base::Status GossipNode::catch_peer(GossipFetched& fetched) {
   own_version_ = caught.own_version;
   alone_ = caught.peer.empty();
   if (alone_ && !outer_) return {};
-  // The caller may have published other arrays since the fetch began.
-  const auto own = own_ != nullptr ? own_->describe(own_version_) : std::nullopt;
-  if (starts_from_own() && !own) return has_republished();
-  const std::vector<gossip::ArraySpec> own_parts = own ? own->parts : std::vector<gossip::ArraySpec>();
-  own_starts_ = gossip::part_starts(own_parts);
-  if (starts_from_own() && !alone_ && !gossip::parts_fit(own_parts, engine_->receive_buffer().description().parts))
-    return base::Status(MV_ESTATE, "this node has published other arrays while the fetch began: fetch again");
+  std::vector<gossip::ArraySpec> own_parts;
+  if (starts_from_own()) {  // the caller may have published other arrays since the fetch began
+    auto own = own_->describe(own_version_);
+    if (!own) return has_republished();
+    own_parts = std::move(own->parts);
+    own_starts_ = gossip::part_starts(own_parts);
+    if (!alone_ && !gossip::parts_fit(own_parts, engine_->receive_buffer().description().parts))
+      return base::Status(MV_ESTATE, "this node has published other arrays since the fetch began: fetch again");
+  }
   factor_ = 0;
   if (!alone_) {
     const gossip::Description& peer = engine_->receive_buffer().description();

@@ -94,9 +94,7 @@ void Gossip::on_propose(base::Peer from, const wire::Exchange& said) {
   const auto held = held_.find(from);
   const auto agreed = agreed_.find(from), accepted = accepted_.find(from);
   if (held != held_.end() && said.number() < held->second.number) return;
-  const bool is_under_way = attempt_ && attempt_->exchange && attempt_->exchange->life == from && !attempt_->exchange->proposer &&
-                            attempt_->exchange->number == said.number();
-  if (agreed != agreed_.end() && said.number() <= agreed->second && !is_under_way) {
+  if (agreed != agreed_.end() && said.number() <= agreed->second && exchange_with(from, said) == nullptr) {
     const bool was_valid = accepted != accepted_.end() && said.number() <= accepted->second;
     return was_valid ? void() : say(from, said.number(), Word::Withdraw, false);
   }

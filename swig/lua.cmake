@@ -5,6 +5,15 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME lua)
 set(POLYVERSO_LUA_DIR lua CACHE STRING "Where the Lua modules are installed, below share under the prefix")
 set(POLYVERSO_LUA_LIBRARY_DIR lib/${POLYVERSO_LUA_DIR} CACHE STRING "Where the compiled Lua modules are installed, below the prefix")
 
+# What torch-ipc's module takes from the core, once for all versions of Lua.
+if(POLYVERSO_COMPAT)
+  set(handshake_sources ${PROJECT_SOURCE_DIR}/core/wire/cpace.cpp ${PROJECT_SOURCE_DIR}/core/wire/handshake.cpp)
+  add_library(polyverso_ipc_handshake OBJECT ${handshake_sources})
+  polyverso_unite(polyverso_ipc_handshake ${handshake_sources})
+  target_link_libraries(polyverso_ipc_handshake PUBLIC PkgConfig::SODIUM fmt::fmt Threads::Threads)
+  target_include_directories(polyverso_ipc_handshake PUBLIC ${PROJECT_SOURCE_DIR}/core ${PROJECT_SOURCE_DIR}/capi/include)
+endif()
+
 foreach(version 5.1 5.4)
   # Only the headers: the interpreter that loads the module provides the functions.
   pkg_check_modules(LUA${version} REQUIRED lua-${version})
@@ -28,9 +37,9 @@ foreach(version 5.1 5.4)
 
   # Threads, queues and sockets for torch-ipc's scripts.
   file(GLOB native_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lua/compat/ipc/native/*.cpp)
-  add_library(polyverso_ipc_lua${version} MODULE ${native_sources} ${PROJECT_SOURCE_DIR}/core/wire/cpace.cpp ${PROJECT_SOURCE_DIR}/core/wire/handshake.cpp)
-  target_link_libraries(polyverso_ipc_lua${version} PRIVATE polyverso PkgConfig::SODIUM fmt::fmt Threads::Threads)
-  target_include_directories(polyverso_ipc_lua${version} PRIVATE ${PROJECT_SOURCE_DIR}/lua/compat/ipc/native ${PROJECT_SOURCE_DIR}/core ${PROJECT_SOURCE_DIR}/capi/include)
+  add_library(polyverso_ipc_lua${version} MODULE ${native_sources})
+  target_link_libraries(polyverso_ipc_lua${version} PRIVATE polyverso polyverso_ipc_handshake)
+  target_include_directories(polyverso_ipc_lua${version} PRIVATE ${PROJECT_SOURCE_DIR}/lua/compat/ipc/native)
   target_include_directories(polyverso_ipc_lua${version} SYSTEM PRIVATE ${LUA${version}_INCLUDE_DIRS})
   # Its threads may outlive the interpreter that has loaded it.
   target_link_options(polyverso_ipc_lua${version} PRIVATE -Wl,-z,nodelete)

@@ -25,6 +25,17 @@ std::string heading_of(const RunEntry& run) { return fmt::format("polyverso run 
 
 }  // namespace
 
+std::string settings_of(const RunEntry& run) {
+  std::string settings = fmt::format("master={} secret={}", in_quotes(run.address), in_quotes(run.secret));
+  if (run.tls.empty()) return settings;  // then the environment counts
+  for (const char* const key : {"tls", "tls_cert", "tls_key", "tls_ca"}) {
+    const auto said = run.tls.find(key);
+    const std::string otherwise = key == std::string_view("tls") ? "auto" : "";
+    settings += fmt::format(" {}={}", key, in_quotes(said != run.tls.end() ? said->second : otherwise));
+  }
+  return settings;
+}
+
 std::vector<RunEntry> chosen_runs(const std::string& command, pid_t pid, bool one) {
   std::vector<RunEntry> runs = running();
   if (pid != 0) std::erase_if(runs, [&](const RunEntry& run) { return run.pid != pid; });
@@ -47,7 +58,7 @@ std::vector<Target> targets_among_runs(const std::string& command, const Cluster
   std::vector<Target> targets;
   for (const RunEntry& run : runs)
     targets.push_back(
-        {fmt::format("master={} secret={}", in_quotes(run.address), in_quotes(run.secret)), runs.size() > 1 ? heading_of(run) : "", true});
+        {settings_of(run), runs.size() > 1 ? heading_of(run) : "", true});
   return targets;
 }
 

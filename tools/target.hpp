@@ -28,6 +28,9 @@ inline constexpr const char* kJoinCommand = "run --join";
 /// A value for a settings text, whatever is in it.
 std::string in_quotes(const std::string& value);
 
+/// The settings by which to ask a run's master.
+std::string settings_of(const RunEntry& run);
+
 /// The runs of this user on this machine; only the one of the launcher `pid` unless that is 0. Throws UsageError if there is none, or, with `one`,
 /// more than one. `command` begins messages.
 std::vector<RunEntry> chosen_runs(const std::string& command, pid_t pid, bool one);

@@ -54,7 +54,7 @@ mv_status mv_active_workers(mv_node node, int64_t* workers) {
     if (workers == nullptr) return mv::base::error(MV_EINVAL, "mv_active_workers: the pointer for the result is NULL");
     auto pin = mv::capi::find_node(state, "mv_active_workers", node);
     if (!pin.ok()) return pin.status();
-    *workers = (*pin.value())->node->active_workers();
+    *workers = static_cast<int64_t>((*pin.value())->node->active_workers().size());
     return {};
   });
 }

@@ -230,7 +230,8 @@ constexpr size_t kSync = index_of("sync"), kNodes = index_of("nodes"), kMaster =
                  kLogLevel = index_of("log_level"), kBind = index_of("bind"), kAdvertise = index_of("advertise"),
                  kSecret = index_of("secret"), kInitTimeout = index_of("init_timeout_ms"),
                  kLauncher = index_of("launcher"), kRendezvous = index_of("rendezvous"),
-                 kExits = index_of("exits"), kKeeper = index_of("keeper"), kKeeperAuth = index_of("keeper_auth");
+                 kExits = index_of("exits"), kKeeper = index_of("keeper"), kKeeperAuth = index_of("keeper_auth"),
+                 kTls = index_of("tls"), kTlsCert = index_of("tls_cert"), kTlsKey = index_of("tls_key"), kTlsCa = index_of("tls_ca");
 
 std::atomic<bool> log_level_chosen{false};
 
@@ -458,10 +459,11 @@ base::Result<runtime::Settings> InitRequest::whom_to_ask(base::Nanos patience) c
   if (auto status = told(environment.say_environment("POLYVERSO_")); !status.ok()) return status;
   Start start;
   start.init_timeout = patience;
-  for (const size_t index : {kMaster, kSecret, kInitTimeout, kKeeper, kKeeperAuth}) {
+  for (const size_t index : {kMaster, kSecret, kInitTimeout, kKeeper, kKeeperAuth, kTls, kTlsCert, kTlsKey, kTlsCa}) {
     const auto* said = explicit_.find(index) != nullptr ? explicit_.find(index) : environment.find(index);
     if (said != nullptr) kSettings[index].store(start, said->value);
   }
+  if (auto status = told(check_tls(start)); !status.ok()) return status;
   if (start.master.empty() && start.keeper.empty())
     return base::error(MV_EINVAL, "{}: no cluster is given: set master=HOST:PORT (POLYVERSO_MASTER) to rank 0's address", function_);
   if (start.master.empty()) {

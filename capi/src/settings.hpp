@@ -73,5 +73,7 @@ void take_log_level();
 
 /// Whether the settings are consistent: those of a cluster, and exposure to other machines.
 base::Status check_cluster(const runtime::Settings& settings);
+/// tls=mutual needs three files; other modes none.
+base::Status check_tls(const runtime::Settings& settings);
 
 }  // namespace mv::capi

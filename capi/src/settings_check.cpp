@@ -12,6 +12,19 @@
 #include "settings.hpp"
 
 namespace mv::capi {
+base::Status check_tls(const runtime::Settings& settings) {
+  const std::pair<const char*, const std::string*> files[] = {
+      {"tls_cert", &settings.tls_cert}, {"tls_key", &settings.tls_key}, {"tls_ca", &settings.tls_ca}};
+  const bool mutual = settings.tls == "mutual";
+  for (const auto& [key, file] : files) {
+    if (mutual && file->empty())
+      return base::error(MV_EINVAL, "tls=mutual needs {}: set tls_cert, tls_key and tls_ca (POLYVERSO_TLS_CERT, ...) to files", key);
+    if (!mutual && !file->empty())
+      return base::error(MV_EINVAL, "{}={} has no effect with tls={}: set tls=mutual (POLYVERSO_TLS)", key, *file, settings.tls);
+  }
+  return {};
+}
+
 namespace {
 
 struct Address {
@@ -93,20 +106,6 @@ base::Status check_addresses(const runtime::Settings& settings) {
   if (!settings.secret.empty() || settings.tls == "mutual") return {};
   if (!is_loopback_host(bind->host)) return needs_secret("bind", settings.bind);
   return is_open ? needs_secret("master", settings.master) : base::Status();
-}
-
-/// tls=mutual needs three files; other modes none.
-base::Status check_tls(const runtime::Settings& settings) {
-  const std::pair<const char*, const std::string*> files[] = {
-      {"tls_cert", &settings.tls_cert}, {"tls_key", &settings.tls_key}, {"tls_ca", &settings.tls_ca}};
-  const bool mutual = settings.tls == "mutual";
-  for (const auto& [key, file] : files) {
-    if (mutual && file->empty())
-      return base::error(MV_EINVAL, "tls=mutual needs {}: set tls_cert, tls_key and tls_ca (POLYVERSO_TLS_CERT, ...) to files", key);
-    if (!mutual && !file->empty())
-      return base::error(MV_EINVAL, "{}={} has no effect with tls={}: set tls=mutual (POLYVERSO_TLS)", key, *file, settings.tls);
-  }
-  return {};
 }
 
 /// UCX does not encrypt.

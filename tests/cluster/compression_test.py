@@ -127,3 +127,48 @@ def test_residuals_pass_between_workers_that_are_not_connected(cluster, transpor
         node.tell("end")
     for node in [*nodes, server]:
         node.ends()
+
+
+# What was loaded into a store without a codec is saved again.
+RESAVED = """
+from polyverso import kvstore
+node = pv.init()
+
+def make(codec, load=None, save=None, push=None):
+    kv = kvstore.create("dist_sync")
+    if codec:
+        kv.set_gradient_compression("2bit threshold=1000")
+    kv.init("a", np.zeros(10, np.float32))
+    if node.worker_id == 0:
+        kv.set_optimizer("mx.sgd learning_rate=1")
+    kv.barrier()
+    if load and node.worker_id == 0:
+        kv.load_optimizer_states(load)
+    kv.barrier()
+    if codec and load:
+        kv.set_gradient_compression("none")
+    out = np.empty(10, np.float32)
+    if push is not None:
+        kv.push("a", np.full(10, push, np.float32))
+        kv.pull("a", out=out)
+    kv.barrier()
+    if save and node.worker_id == 1:
+        kv.save_optimizer_states(save)
+    kv.barrier()
+    return out[0]
+
+make(True, save=PATH + "1", push=node.worker_id + 1)
+make(False, load=PATH + "1", save=PATH + "2")
+say("came back", make(True, load=PATH + "2", push=0))
+node.shutdown()
+"""
+
+
+def test_loaded_residuals_are_saved_again_without_a_codec(cluster, tmp_path):
+    job = cluster(2, 1)
+    nodes = [job.python(rank, f"PATH = {str(tmp_path / 'states')!r}\n" + RESAVED) for rank in range(2)]
+    server = job.server(0)
+    for node in nodes:
+        assert float(node.hear("came back").split()[2]) == -3
+        node.ends()
+    server.ends()

@@ -657,3 +657,74 @@ def test_the_status_is_whole_json_with_vacant_places(cluster):
     node.tell("end")
     node.ends()
     server.ends(seconds=10)
+
+
+# Pushes, saves, loads and takes part in barriers as it is told.
+COMPRESSES = """
+from polyverso import kvstore
+node = pv.init()
+store = kvstore.create("dist_sync")
+store.set_gradient_compression("2bit threshold=1000")
+store.init("a", np.zeros(10, np.float32))
+if node.worker_id == 0:
+    store.set_optimizer("mx.sgd learning_rate=1")
+say("up as", node.worker_id, "of", node.num_workers, "with", node.active_workers)
+while (words := wait_for_word().split()) != ["end"]:
+    if words[0] == "push":
+        attempt(store.push, "a", np.full(10, float(words[1]), np.float32))
+    elif words[0] == "pull":
+        out = np.empty(10, np.float32)
+        store.pull("a", out=out)
+        say("value", out[0])
+    elif words[0] == "plain":
+        attempt(store.set_gradient_compression, "none")
+    elif words[0] == "barrier":
+        attempt(store.barrier)
+    else:
+        attempt({"save": store.save_optimizer_states, "load": store.load_optimizer_states}[words[0]], words[1])
+node.shutdown()
+"""
+
+
+def do(node, words):
+    node.tell(words)
+    _, ending = node.hear_attempt()
+    assert ending == "ok", (words, ending)
+
+
+@pytest.mark.parametrize("rank", [None, 3])
+@pytest.mark.parametrize("loader", [0, 1])
+def test_residuals_find_their_workers_when_some_have_joined(cluster, tmp_path, loader, rank):
+    """By rank 3, a worker joins beyond places that are vacant."""
+    job = cluster(1, 1, max_workers=4)
+    server, first = job.server(0), job.python(0, COMPRESSES)
+    assert up(first) == (0, 1, 1)
+    second = job.python(3, COMPRESSES, role="worker") if rank else late(job, COMPRESSES)
+    nodes = [first, second]
+    up(second)
+    for node, value in ((first, 3), (second, 5)):  # below the threshold: all of it is left out
+        node.tell(f"push {value}")
+    for node in nodes:
+        assert node.hear_attempt()[1] == "ok"
+    for words, by in ((f"save {tmp_path}/states", first), (f"load {tmp_path}/states", nodes[loader])):
+        other = nodes[1 - nodes.index(by)]
+        other.tell("barrier")
+        do(by, words)
+        do(by, "barrier")
+        assert other.hear_attempt()[1] == "ok"
+    first.tell("push 0")  # with the threshold, so what it has is sent only without the codec
+    second.tell("push 0")
+    for node in nodes:
+        assert node.hear_attempt()[1] == "ok"
+        do(node, "plain")
+    for node in nodes * 2:
+        node.tell("push 0")
+    for node in nodes * 2:
+        assert node.hear_attempt()[1] == "ok"
+    first.tell("pull")  # the newcomer may have begun a round later
+    assert float(first.hear("value").split()[1]) == -8  # both residuals, once
+    for node in nodes:
+        node.tell("end")
+    for node in nodes:
+        node.ends()
+    server.ends(seconds=10)

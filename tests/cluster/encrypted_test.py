@@ -151,8 +151,12 @@ def test_on_loopback_it_is_a_choice():
     assert all(cipher.startswith("TLS_") for cipher in ciphers(status))
 
 
-def certificates(folder, days="30", names="IP:127.0.0.1"):
-    """The settings of a node with a new certificate of the authority in `folder`."""
+def certificates(folder, days="30", names="IP:127.0.0.1", more="", kind="ec"):
+    """The settings of a node with a new certificate of the authority in `folder`.
+
+    more  further extensions, each in a line
+    kind  of the node's key: ec or rsa
+    """
     if shutil.which("openssl") is None:
         pytest.skip("openssl is missing: apt install openssl")
 
@@ -160,14 +164,15 @@ def certificates(folder, days="30", names="IP:127.0.0.1"):
         done = subprocess.run(["openssl", *map(str, words)], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
-    def key(name):
-        return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", folder / f"{name}.key"]
+    def key(name, kind="ec"):
+        of = ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"] if kind == "ec" else ["rsa:2048"]
+        return ["-newkey", *of, "-nodes", "-keyout", folder / f"{name}.key"]
 
     folder.mkdir(exist_ok=True)
     if not (folder / "ca.pem").exists():
         openssl("req", "-x509", *key("ca"), "-subj", "/CN=ca", "-days", "30", "-out", folder / "ca.pem")
-    (folder / "names").write_text(f"subjectAltName={names}\n")
-    openssl("req", *key("node"), "-subj", "/CN=node", "-out", folder / "node.csr")
+    (folder / "names").write_text(f"subjectAltName={names}\n{more}")
+    openssl("req", *key("node", kind), "-subj", "/CN=node", "-out", folder / "node.csr")
     openssl("x509", "-req", "-in", folder / "node.csr", "-CA", folder / "ca.pem", "-CAkey", folder / "ca.key", "-CAcreateserial", "-days", days,
             "-extfile", folder / "names", "-out", folder / "node.pem")
     return {"POLYVERSO_TLS": "mutual", "POLYVERSO_TLS_CERT": str(folder / "node.pem"), "POLYVERSO_TLS_KEY": str(folder / "node.key"),
@@ -305,7 +310,98 @@ def test_settings_that_do_not_fit_are_errors_that_name_them(tmp_path):
     assert "tls_cert" in refused(POLYVERSO_TLS="mutual", **place)
     files = certificates(tmp_path / "a")
     assert "tls=mutual" in refused(**dict(files, POLYVERSO_TLS="psk"), **place)
-    assert "tls_cert" in refused(**dict(files, POLYVERSO_TLS_CERT=str(tmp_path / "none.pem")), **place)
+    none = refused(**dict(files, POLYVERSO_TLS_CERT=str(tmp_path / "none.pem")), **place)
+    assert "tls_cert" in none and "No such file" in none
+    rsa = certificates(tmp_path / "b", kind="rsa")
+    mixed = refused(**dict(files, POLYVERSO_TLS_KEY=rsa["POLYVERSO_TLS_KEY"]), **place)
+    assert "is not the private key of tls_cert" in mixed
+
+
+def test_a_key_of_another_kind_replaces_nothing(tmp_path):
+    """A renewal from EC to RSA, between the moments at which its two files are replaced."""
+    folder = tmp_path / "a"
+    files = certificates(folder)
+    old = (folder / "node.key").read_bytes()
+    serving = subprocess.Popen([sys.executable, "-c", METRICS], env=environment(POLYVERSO_METRICS="0", **files), stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    try:
+        url = serving.stdout.readline().strip()
+        mine = dict(files)
+        for name in ("CERT", "KEY"):
+            mine[f"POLYVERSO_TLS_{name}"] = str(shutil.copy(files[f"POLYVERSO_TLS_{name}"], tmp_path))
+        certificates(folder, days="3", kind="rsa")
+        new = (folder / "node.key").read_bytes()
+        (folder / "node.key").write_bytes(old)  # the certificate came first
+        assert expiry_of(url, mine) > time.time() + 20 * 86_400
+        (folder / "node.key").write_bytes(new)
+        assert expiry_of(url, mine) < time.time() + 4 * 86_400
+    finally:
+        serving.communicate("end\n", timeout=60)
+    assert serving.returncode == 0
+
+
+WAITS = """
+node = pv.init()
+say("up")
+wait_for_word()
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("arguments", [("status",), ("status", "--json"), ("status", "--log", "0"), ("trace",)])
+def test_observers_have_the_settings_of_tls(cluster, arguments, tmp_path):
+    files = certificates(tmp_path / "a")
+    job = cluster(1, 1, metrics="127.0.0.1:0", **{name.removeprefix("POLYVERSO_").lower(): value for name, value in files.items()})
+    nodes = [job.python(0, WAITS), job.server(0)]
+    nodes[0].hear("up")
+    if arguments == ("trace",):
+        arguments += ("-o", str(tmp_path / "trace.json"))
+    asked = {"POLYVERSO_MASTER": job.address, "POLYVERSO_SECRET": job.environment(0)["POLYVERSO_SECRET"]}
+    for variables, status in ((files, 0), ({}, 1)):
+        done = subprocess.run([COMMAND, *arguments], env=environment(**asked, **variables), capture_output=True, text=True, timeout=60)
+        assert done.returncode == status, done.stderr
+    assert "tls=mutual" in done.stderr
+    wrong = subprocess.run([COMMAND, "status"], env=environment(POLYVERSO_TLS="mutual", **asked), capture_output=True, text=True, timeout=60)
+    assert wrong.returncode == 1 and "tls=mutual needs tls_cert" in wrong.stderr
+    nodes[0].tell("end")
+    for node in nodes:
+        node.ends()
+
+
+def test_a_run_is_found_by_its_own_settings_of_tls(start, tmp_path):
+    files = certificates(tmp_path / "a")
+    sets = [word for name, value in files.items() for word in ("--set", f"{name.removeprefix('POLYVERSO_').lower()}={os.path.relpath(value)}")]
+    waits = "import sys, polyverso as pv; node = pv.init(); print('up', node.worker_id, flush=True); sys.stdin.readline()"
+    job = start("run", "-n", "1", "--servers", "1", "--max-workers", "2", *sets, "--no-color", "--", "python3", "-c", waits, stdin=subprocess.PIPE)
+    job.read_until("up 0")
+    shown = subprocess.run([COMMAND, "status", str(job.process.pid)], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert shown.returncode == 0 and "worker 0" in shown.stdout, shown
+    added = start("run", "--join", str(job.process.pid), "--no-color", "--", "python3", "-c", waits, cwd=tmp_path)
+    status, out, err = added.finish(60)
+    assert status == 0 and "up 1" in out, (status, out, err)
+    job.process.stdin.write("end\n")
+    job.process.stdin.flush()
+    assert job.finish(60)[0] == 0
+
+
+def test_members_that_refuse_each_other_do_not_wait_for_ever(cluster, tmp_path):
+    """The master takes both, but a worker refuses a server's certificate."""
+    good, one_way = certificates(tmp_path / "a"), certificates(tmp_path / "a", more="extendedKeyUsage=clientAuth\n")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    one_way = {name: value.replace("/a/", "/b/") for name, value in one_way.items()}
+    good = certificates(tmp_path / "a")
+
+    def settings(files):
+        return {name.removeprefix("POLYVERSO_").lower(): value for name, value in files.items()}
+
+    job = cluster(2, 2, transport="tcp", heartbeat_timeout_ms=2000, init_timeout_ms=20_000)
+    script = "node = pv.init()\nsay('up')\nattempt(lambda: node.array(1000, name='t').add(np.ones(1000, np.float32), sync=True))\n"
+    workers = [job.python(rank, script, **settings(good)) for rank in range(2)]
+    servers = [job.server(0, **settings(good)), job.server(1, **settings(one_way))]
+    endings = [worker.hear_attempt(60)[1] for worker in workers]
+    assert any("extendedKeyUsage" in ending for ending in endings), endings
+    for node in workers + servers:
+        node.kill()
 
 
 def test_polyverso_run_has_a_setting_for_it(run):

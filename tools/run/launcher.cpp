@@ -168,13 +168,13 @@ void Launcher::tell_guard(char sign, pid_t group) {
 /// places of its first processes.
 void Launcher::start_joining() {
   const RunEntry run = chosen_runs(kJoinCommand, *options_.joins, true).front();
-  const std::string settings = fmt::format("master={} secret={}", in_quotes(run.address), in_quotes(run.secret));
+  const std::string settings = settings_of(run);
   const auto until = std::chrono::steady_clock::now() + kFormingAtMost;
   std::string status;
   const auto ask = [&](char* out, uint64_t capacity, uint64_t* length) { return mv_cluster_status_text(settings.c_str(), MV_JSON, out, capacity, length); };
   while (whole_text(ask, status) == MV_OK && nlohmann::json::parse(status).value("joining", false) && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(kLookAgain);
-  Meeting meeting{run.address, run.secret, "", "", run.nodes, run.replicas};
+  Meeting meeting{run.address, run.secret, "", "", run.nodes, run.replicas, run.tls};
   for (int color = 0; Process& process : plan_joining(options_, meeting)) {
     if (start_error_ = start(std::move(process), color++, {}); start_error_ == 0) continue;
     return end_rest();
@@ -246,7 +246,7 @@ void Launcher::start_missing_servers() {
 /// So that `polyverso status` finds it. A run without is as good otherwise.
 void Launcher::register_run(const Meeting& meeting) {
   registration_.emplace(RunEntry{getpid(), meeting.master, meeting.secret, fmt::format("{}", fmt::join(options_.commands.front(), " ")), meeting.nodes,
-                                 meeting.replicas});
+                                 meeting.replicas, meeting.tls});
   if (!options_.verbose) return;
   if (registration_->failure().empty())
     output_.say(fmt::format("the master listens at {}; `polyverso status {}` shows the state of the cluster", meeting.master, getpid()));

@@ -9,6 +9,7 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <string_view>
 #include <system_error>
@@ -96,13 +97,23 @@ int replicas_of(const RunOptions& options) {
   const auto set = options.settings.find("replicas");
   return std::atoi((set != options.settings.end() ? set->second : value_of("replicas")).c_str());
 }
+/// By --tls, --set or the environment, as the processes read it. Others read it from elsewhere.
+std::map<std::string, std::string> tls_of(const RunOptions& options) {
+  std::map<std::string, std::string> tls;
+  for (const char* const key : {"tls", "tls_cert", "tls_key", "tls_ca"}) {
+    const auto set = options.settings.find(key);
+    const std::string value = set != options.settings.end() ? set->second : value_of(key);
+    if (!value.empty()) tls[key] = key == std::string_view("tls") ? value : std::filesystem::absolute(value).string();
+  }
+  return tls;
+}
 }  // namespace
 
 Meeting meeting_at(int port, std::string exits, std::string resizes, const RunOptions& options) {
   const auto set = options.settings.find("keeper");
   const bool is_named = set != options.settings.end() ? !set->second.empty() : !value_of("keeper").empty() && !is_inside_another_run();
   return {fmt::format("127.0.0.1:{}", port), is_named ? value_of("secret") : make_secret(), std::move(exits), std::move(resizes),
-          options.workers + options.servers, replicas_of(options)};
+          options.workers + options.servers, replicas_of(options), tls_of(options)};
 }
 
 namespace {
@@ -116,6 +127,8 @@ Environment common_environment(const RunOptions& options, const Meeting& meeting
   for (const auto& [key, value] : options.settings) common[variable(key)] = value;
   if (options.sync) common[variable("sync")] = "1";
   if (meeting.replicas > 0) common[variable("replicas")] = std::to_string(meeting.replicas);
+  if (!common.contains(variable("tls")))
+    for (const auto& [key, value] : meeting.tls) common.emplace(variable(key), value);
   common[variable("master")] = meeting.master;
   common[variable("nodes")] = std::to_string(meeting.nodes);
   if (!meeting.secret.empty()) common[variable("secret")] = meeting.secret;

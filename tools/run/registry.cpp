@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kGreeting = "polyverso run 2";
+constexpr std::string_view kGreeting = "polyverso run 3";
 constexpr size_t kMostBytes = 64 << 10;
 
 std::string folder() {
@@ -85,7 +85,13 @@ std::optional<RunEntry> parse(std::string_view text, pid_t pid) {
     std::from_chars(digits.data(), digits.data() + digits.size(), value);
     return value;
   };
-  return RunEntry{pid, std::string(lines[1]), std::string(lines[2]), std::string(lines[3]), number(lines[4]), number(lines[5])};
+  RunEntry run{pid, std::string(lines[1]), std::string(lines[2]), std::string(lines[3]), number(lines[4]), number(lines[5]), {}};
+  for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    if (const size_t equals = line.find('='); equals != std::string_view::npos) run.tls[std::string(line.substr(0, equals))] = line.substr(equals + 1);
+  }
+  return run;
 }
 
 /// The entry of a run that lives. What a dead one left is removed.
@@ -114,7 +120,8 @@ Registration::Registration(const RunEntry& entry) {
   const std::string unfinished = fmt::format("{}/.{}", home, entry.pid);  // locked and whole before anybody sees it
   unlink(unfinished.c_str());
   fd_ = open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  const std::string text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", kGreeting, entry.address, entry.secret, flat(entry.command), entry.nodes, entry.replicas);
+  std::string text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", kGreeting, entry.address, entry.secret, flat(entry.command), entry.nodes, entry.replicas);
+  for (const auto& [key, value] : entry.tls) text += fmt::format("{}={}\n", key, flat(value));
   if (fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0 && write_all(fd_, text) &&
       rename(unfinished.c_str(), path_.c_str()) == 0)
     return;

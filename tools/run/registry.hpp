@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct RunEntry {
   pid_t pid = 0;  ///< of the launcher
   std::string address, secret, command;
   int nodes = 0, replicas = 0;  ///< the number of processes at the start; mv_init_options.replicas
+  std::map<std::string, std::string> tls;  ///< what the run says of tls, tls_cert, tls_key, tls_ca
 };
 
 /// A run's own file, until it is destroyed.

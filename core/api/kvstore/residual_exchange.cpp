@@ -6,7 +6,10 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
+
+#include <fmt/ranges.h>
 
 #include "api/kvstore/store.hpp"
 #include "base/log.hpp"
@@ -105,44 +108,55 @@ base::Status Store::set_residuals(const std::string& key, Senders senders) {
   return {};
 }
 
-/// Gives each worker its own residuals. If there are fewer workers than before, these also get the residuals of the
-/// others, so that nothing is lost.
+/// Gives each worker that takes part its own residuals. Those of workers that do not are added to others', so that nothing is lost.
 base::Status Store::hand_out_residuals(const std::map<std::string, Senders>& all) {
   if (!type_.dist) {
     for (const auto& [key, senders] : all)
       if (base::Status failed = set_residuals(key, senders); !failed.ok()) return failed;
     return {};
   }
-  const auto workers = static_cast<size_t>(num_workers()), self = static_cast<size_t>(rank());
-  std::vector<ByKey> of(workers);
-  size_t were = 0;
+  const auto self = static_cast<size_t>(rank());
+  const std::vector<int64_t> active = node_.active_workers();
+  const auto receiver_of = [&](size_t sender) {
+    const bool is_here = sender == self || std::ranges::find(active, static_cast<int64_t>(sender)) != active.end();
+    return is_here ? sender : active.empty() ? self : static_cast<size_t>(active[sender % active.size()]);
+  };
+  std::map<size_t, ByKey> of;
+  std::set<size_t> senders, absent;
   for (const EntryRef& entry : all_entries()) {
     const auto known = all.find(entry->name);
     if (known == all.end()) continue;
     const mv_dtype storage = tensor::storage_dtype(entry->dtype);
-    were = std::max(were, known->second.size());
     for (size_t sender = 0; sender < known->second.size(); ++sender) {
       const Bytes& left = known->second[sender];
-      Bytes& to = of[sender % workers][entry->name];
+      if (std::ranges::all_of(left, [](std::byte each) { return each == std::byte{0}; })) continue;  // the file has these for workers without any, too
+      const size_t receiver = receiver_of(sender);
+      senders.insert(sender);
+      if (receiver != sender) absent.insert(sender);
+      Bytes& to = of[receiver][entry->name];
       if (to.empty())
         to = left;
       else
         math::add_bytes(storage, to.data(), left.data(), std::min(to.size(), left.size()) / tensor::dtype_bytes(storage));
     }
   }
-  if (were > 0 && were != workers)
-    base::log_warn("the file holds the codecs' residuals of {} workers, but the store has {}: {}", were, workers,
-                   were < workers ? "the other workers begin without residuals" : "worker i gets the sum of those of workers i, i + n, ...");
+  if (!absent.empty())
+    base::log_warn("the file holds the codecs' residuals of workers {}, of which {} are not here: other workers also get their residuals",
+                   fmt::join(senders, ", "), fmt::join(absent, ", "));
+  else if (!senders.empty() && senders.size() < active.size())
+    base::log_warn("the file holds the codecs' residuals of {} workers, but the store has {}: the others begin without residuals", senders.size(), active.size());
   if (channel_ != nullptr) {
-    std::vector<Bytes> written;
-    for (size_t worker = 0; worker < workers; ++worker) written.push_back(worker == self ? Bytes() : write(of[worker]));
+    std::vector<Bytes> written(static_cast<size_t>(node_.identity().num_worker_places));
+    for (const auto& [worker, left] : of)
+      if (worker != self && worker < written.size()) written[worker] = write(left);
     if (base::Status failed = channel_->deliver(std::move(written)); !failed.ok()) return failed;
   }
   return take_residuals(of[self]);
 }
 
-/// Replaces all residuals of this worker: a key that is not in `left` has none.
+/// Replaces all residuals of this worker: a key that is not in `left` has none. The worker gives them to others, also without a codec.
 base::Status Store::take_residuals(const std::map<std::string, Bytes>& left) {
+  if (!left.empty()) give_residuals(true);
   for (const EntryRef& entry : all_entries()) {
     const auto found = left.find(entry->name);
     const bool any = found != left.end() && !found->second.empty();
@@ -193,7 +207,7 @@ void Store::accept_residuals(const Entry& entry) {
   if (channel_ != nullptr && entry.can_compress()) channel_->accept(sizeof(Lengths) + entry.name.size() + entry.residual_bytes());
 }
 
-/// Whether other workers ask this one. Once it has compressed, it may have residuals, also after the codec was removed.
+/// Whether other workers ask this one. Once it has compressed, or has loaded residuals, it may have some, also without a codec.
 void Store::give_residuals(bool on) {
   if (channel_ != nullptr) channel_->set_giving(on);
 }

@@ -104,12 +104,14 @@ std::vector<int64_t> MemberNode::workers_here() {
   return ids;
 }
 
-int64_t MemberNode::active_workers() {
-  int64_t active = 0;
+std::vector<int64_t> MemberNode::active_workers() {
+  std::vector<int64_t> ids;
   runtime_.read_on_loop([&] {
-    active = std::ranges::count_if(runtime_.member().cluster().view().workers(), [](const cluster::Member* worker) { return worker->state == cluster::State::kHere; });
+    const auto workers = runtime_.member().cluster().view().workers();
+    for (size_t id = 0; id < workers.size(); ++id)
+      if (workers[id]->state == cluster::State::kHere) ids.push_back(static_cast<int64_t>(id));
   });
-  return active;
+  return ids;
 }
 
 }  // namespace mv::api

@@ -54,7 +54,7 @@ class MemberNode final : public Node {
   base::Result<GroupRef> join_group(const std::string& name, const CallOptions& options) override;
   std::unique_ptr<Channel> open_channel(const std::string& name) override;
   std::vector<int64_t> workers_here() override;
-  int64_t active_workers() override;
+  std::vector<int64_t> active_workers() override;
 
   Started send_command(int64_t head, const std::string& body, const CallOptions& options) override;
   void set_controller(bool executes, std::function<void(int64_t)> waiting) override;

@@ -201,8 +201,8 @@ class Node {
   virtual std::unique_ptr<Channel> open_channel(const std::string& name) = 0;
   /// The ids of the workers on this machine, by host name.
   virtual std::vector<int64_t> workers_here() = 0;
-  /// The number of workers that have neither finished nor are lost, as far as this process knows.
-  virtual int64_t active_workers() = 0;
+  /// The ids of the workers that have neither finished nor are lost, as far as this process knows.
+  virtual std::vector<int64_t> active_workers() = 0;
 
  protected:
   std::atomic<const base::Status*> defect_{nullptr};

@@ -116,7 +116,8 @@ void Channels::deliver(const base::OperationRef& call, const std::string& channe
   for (const base::Peer peer : peers) {
     const auto transfer = transfers_.find(number);
     if (transfer == transfers_.end()) return;  // as in collect()
-    send(peer, channel, 0, by_worker.at(transfer->second.open.at(peer).worker), over(number, peer));
+    const size_t worker = transfer->second.open.at(peer).worker;
+    send(peer, channel, 0, worker < by_worker.size() ? by_worker[worker] : std::make_shared<const Bytes>(), over(number, peer));
   }
 }
 

@@ -52,8 +52,8 @@ class Channels {
   /// Fills `by_worker` with the bytes of the other workers, and ends `call`. Workers that have left or are lost give
   /// nothing. MV_ETIMEOUT names those that have not answered.
   void collect(const base::OperationRef& call, const std::string& channel, std::shared_ptr<std::vector<Bytes>> by_worker);
-  /// Delivers bytes to the other workers, by worker id, in place of those that they have not taken yet. Ends `call` when
-  /// all have them; workers that have left or are lost need none.
+  /// Delivers bytes to the other workers, by worker id, in place of those that they have not taken yet; a worker beyond the
+  /// vector gets none. Ends `call` when all have them; workers that have left or are lost need none.
   void deliver(const base::OperationRef& call, const std::string& channel, const std::vector<BytesRef>& by_worker);
 
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);

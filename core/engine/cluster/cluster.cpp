@@ -122,6 +122,10 @@ void Cluster::on_dial_failed(const std::string& address, const base::Status& why
     if (member == view_.members.end()) return;
     const base::Peer peer = member->peer;
     Contact& contact = contacts_[peer];
+    if (is_refused_for_long(*member, contact, why)) {
+      link_.close(peer);
+      return on_lost(peer, base::error(MV_EPEERLOST, "it and this process can't connect: {}", why.text()));
+    }
     const bool has_never_met = !is_kept() && master_since_ > 0 && contact.epoch == 0;  // a new master meets all members: only their silence counts
     if (++contact.failed_dials < kMostFailedDials || has_never_met || !judges_alone(peer)) {
       return dial_later(address);
@@ -133,6 +137,17 @@ void Cluster::on_dial_failed(const std::string& address, const base::Status& why
   last_dial_ = why;
   if (phase_ == Phase::kJoining && address == masters_[asked_master_]) asked_master_ = (asked_master_ + 1) % masters_.size();
   dial_later(phase_ == Phase::kJoining ? masters_[asked_master_] : address);
+}
+
+/// The log says once which member can't be connected with. One that lives, but refuses this process or is refused by it, will do so for ever, as
+/// with a wrong certificate: then true, and what waits for the member fails. With replicas, servers report that to the master.
+bool Cluster::is_refused_for_long(const Member& member, Contact& contact, const base::Status& why) {
+  if (contact.dials_fail_since == base::kNever) contact.dials_fail_since = clock_.now();
+  const bool is_refused = why.code() != MV_EUNREACHABLE;
+  const base::Nanos since = clock_.now() - contact.dials_fail_since;
+  if ((is_refused || since > self_.heartbeat_timeout) && !std::exchange(contact.told_of_failed_dials, true))
+    base::log_warn("can't connect with {}, and tries again: {}", view_.name(member.peer), why.text());
+  return is_refused && !is_kept() && since > self_.heartbeat_timeout;
 }
 
 void Cluster::dial_later(const std::string& address) { redial_[address] = clock_.now() + kRedialAfter; }

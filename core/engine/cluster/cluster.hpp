@@ -334,6 +334,7 @@ class Cluster {
   void dial_master();
   void send_leave(base::Peer to, rpc::PendingRef pending);
   bool judges_alone(base::Peer peer) const;
+  bool is_refused_for_long(const Member& member, Contact& contact, const base::Status& why);
   void beat(base::Nanos now);
   void report_unreachable();
   void tell_of_arrivals(base::Nanos now);

@@ -31,6 +31,8 @@ Contact& Contacts::connected(base::Peer peer, const std::string& address) {
   contact.address = address;
   contact.heard = contact.noted = clock_.now();
   contact.failed_dials = 0;
+  contact.dials_fail_since = base::kNever;
+  contact.told_of_failed_dials = false;
   contact.told = 0;  // messages of an earlier connection may be lost
   if (contact.met == base::Nanos(0)) contact.met = clock_.now();
   return contact;

@@ -26,6 +26,8 @@ struct Contact {
   bool wanted = false;    ///< see Cluster::want()
   bool dialed = false;    ///< by want(): Cluster::on_dial_failed() repeats it
   uint32_t failed_dials = 0;  ///< since it was last connected
+  base::Nanos dials_fail_since = base::kNever;  ///< likewise; kNever: no dial has failed
+  bool told_of_failed_dials = false;            ///< in the log
   // for peers that are not members:
   base::Nanos met{0};     ///< when it first connected
   rpc::Seq dropped = 0;   ///< its first dropped request, 0: none

@@ -579,8 +579,9 @@ void Parts::tick() {
     }
     const base::Peer server = at->first;
     at = missed_.erase(at);
-    give_up(server,
-            base::error(MV_EPEERLOST, "{} can't be reached from here, and the master has not declared it lost", cluster_.view().name(server)));
+    const cluster::Member* const member = cluster_.view().find(server);
+    const std::string why = member != nullptr && !member->why.empty() ? ": " + member->why : "";
+    give_up(server, base::error(MV_EPEERLOST, "{} can't be reached from here, and the master has not declared it lost{}", cluster_.view().name(server), why));
   }
 }
 

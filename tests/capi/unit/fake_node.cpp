@@ -128,7 +128,7 @@ class Node final : public api::Node {
   base::Result<api::GroupRef> join_group(const std::string&, const api::CallOptions&) override { return base::Status(MV_ENOSYS, "it has no groups"); }
   std::unique_ptr<api::Channel> open_channel(const std::string&) override { return nullptr; }
   std::vector<int64_t> workers_here() override { return {0}; }
-  int64_t active_workers() override { return 1; }
+  std::vector<int64_t> active_workers() override { return {0}; }
   base::Result<api::TableRef> create_table(api::TableSpec spec, api::ConstData) override {
     return api::TableRef(std::make_shared<Table>(std::move(spec)));
   }

@@ -26,7 +26,7 @@ OwnedContext make_context() {
   SSL_CTX_set_session_id_context(context.get(), OpenSslStream::kUse.data(), OpenSslStream::kUse.size());
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_clear_options(context.get(), SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
-  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, &OpenSslStream::note_verdict);
   SSL_CTX_set_default_passwd_cb(context.get(), [](char*, int, int, void*) { return 0; });  // never ask a terminal
   OpenSslStream::prepare(*context);
   return context;
@@ -97,6 +97,8 @@ base::Result<OwnedContext> OpenSslContext::read_files() const {
     return base::error(
         MV_EINVAL, "tls_key={} has no private key of tls_cert in PEM form, without a passphrase, that can be read: {}",
         files_.key, last_error());
+  if (SSL_CTX_check_private_key(context.get()) != 1)  // OpenSSL keeps a pair for each type of key, and so compares only keys of one type above
+    return base::error(MV_EINVAL, "tls_key={} is not the private key of tls_cert={}", files_.key, files_.cert);
   if (SSL_CTX_load_verify_locations(context.get(), files_.ca.c_str(), nullptr) != 1)
     return base::error(MV_EINVAL, "tls_ca={} has no certificate in PEM form that can be read: {}", files_.ca,
                        last_error());

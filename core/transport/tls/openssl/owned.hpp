@@ -7,6 +7,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -25,9 +26,15 @@ using OwnedSession = std::unique_ptr<SSL_SESSION, FreeBy<SSL_SESSION_free>>;
 using OwnedCertificate = std::unique_ptr<X509, FreeBy<X509_free>>;
 using OwnedCipher = std::unique_ptr<EVP_CIPHER_CTX, FreeBy<EVP_CIPHER_CTX_free>>;
 
-/// The last error of this thread as text; clears all of them.
+/// The cause of this thread's last failure as text; clears all errors. OpenSSL lists the first one first; a failure of the system, such as a
+/// missing file, says more than what follows from it.
 inline std::string last_error() {
-  const unsigned long code = ERR_peek_last_error();
+  const unsigned long code = ERR_get_error();
+  for (unsigned long each = code; each != 0; each = ERR_get_error()) {
+    if (!ERR_SYSTEM_ERROR(each)) continue;
+    ERR_clear_error();
+    return std::strerror(ERR_GET_REASON(each));
+  }
   const char* reason = code != 0 ? ERR_reason_error_string(code) : nullptr;
   std::string text = reason != nullptr ? reason
                      : code != 0       ? "error " + std::to_string(ERR_GET_REASON(code))

@@ -187,21 +187,50 @@ void OpenSslStream::finish_greeting() {
   ERR_clear_error();
 }
 
+/// Notes which certificate of the peer's chain is wrong.
+int OpenSslStream::note_verdict(int is_good, X509_STORE_CTX* chain) {
+  const auto* const ssl = static_cast<const SSL*>(X509_STORE_CTX_get_ex_data(chain, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  OpenSslStream* const stream = ssl != nullptr ? stream_of(ssl) : nullptr;
+  X509* const wrong = X509_STORE_CTX_get_current_cert(chain);
+  if (is_good == 0 && stream != nullptr && wrong != nullptr && X509_STORE_CTX_get_error_depth(chain) > 0) {
+    std::array<char, 200> name{};
+    X509_NAME_oneline(X509_get_subject_name(wrong), name.data(), static_cast<int>(name.size()));
+    stream->wrong_authority_ = name.data();
+  }
+  return is_good;
+}
+
+/// What a peer objects to that sends such an alert.
+bool OpenSslStream::is_about_certificate(int alert) {
+  constexpr std::array<int, 7> kAbout = {SSL_AD_BAD_CERTIFICATE,     SSL_AD_UNSUPPORTED_CERTIFICATE, SSL_AD_CERTIFICATE_REVOKED, SSL_AD_CERTIFICATE_EXPIRED,
+                                         SSL_AD_CERTIFICATE_UNKNOWN, SSL_AD_UNKNOWN_CA,              SSL_AD_CERTIFICATE_REQUIRED};
+  return std::ranges::find(kAbout, alert) != kAbout.end();
+}
+
+std::string OpenSslStream::why_refused(int alert) {
+  const char* const text = SSL_alert_desc_string_long(alert);
+  if (!is_about_certificate(alert)) return fmt::format("it refused TLS here: {}", text);
+  return fmt::format("it refused the certificate of this process ({}): look at tls_cert here, at tls_ca there, and at its log, which has the reason", text);
+}
+
 std::string OpenSslStream::why_greeting_failed() {
   const long verdict = SSL_get_verify_result(ssl_.get());
   if (!by_key_ && verdict != X509_V_OK) {
     const char* const text = X509_verify_cert_error_string(verdict);
+    const std::string whose = wrong_authority_.empty() ? "its certificate" : fmt::format("the certificate of the authority {} that signs its own", wrong_authority_);
     switch (verdict) {
       case X509_V_ERR_HOSTNAME_MISMATCH:
       case X509_V_ERR_IP_ADDRESS_MISMATCH:
         return fmt::format(
-            "its certificate is not for \"{}\": issue it with that subjectAltName, or set advertise to a name that it "
-            "has",
+            "its certificate is not for \"{}\": issue it with that subjectAltName, or reach it by a name that it has: set "
+            "advertise there, or master here",
             host_);
       case X509_V_ERR_CERT_HAS_EXPIRED:
-        return "its certificate has expired: renew it";
+        return whose + " has expired: renew it";
       case X509_V_ERR_CERT_NOT_YET_VALID:
-        return "its certificate is not valid yet: compare the clocks of both machines";
+        return whose + " is not valid yet: compare the clocks of both machines";
+      case X509_V_ERR_INVALID_PURPOSE:
+        return whose + " is not for this purpose: a node's own needs both serverAuth and clientAuth in its extendedKeyUsage, or none";
       default:
         return fmt::format("its certificate is not signed by an authority in tls_ca: {}", text);
     }
@@ -209,7 +238,7 @@ std::string OpenSslStream::why_greeting_failed() {
   const unsigned long code = ERR_peek_error();
   const int reason = ERR_GET_REASON(code);
   if (reason > SSL_AD_REASON_OFFSET && reason <= SSL_AD_REASON_OFFSET + 255)
-    return fmt::format("it refused TLS here: {}", SSL_alert_desc_string_long(reason - SSL_AD_REASON_OFFSET));
+    return why_refused(reason - SSL_AD_REASON_OFFSET);
   return "TLS failed: " + last_error();
 }
 
@@ -286,7 +315,7 @@ void OpenSslStream::take_control(Content type, std::span<const std::byte> conten
       state_ = State::kEnded;
       return;
     }
-    return fail(fmt::format("it refused TLS here: {}", SSL_alert_desc_string_long(alert)));
+    return fail(why_refused(alert));
   }
   if (type != Content::kHandshake || content.empty()) return fail("a TLS record of an unknown kind");
   greeting_.insert(greeting_.end(), content.begin(), content.end());

@@ -19,6 +19,8 @@ class OpenSslStream final : public TlsStream {
                                                        const std::string& host);
   /// Sets the callbacks by which the streams of a context get their keys.
   static void prepare(SSL_CTX& context);
+  /// The callback by which contexts verify each certificate of a peer's chain.
+  static int note_verdict(int is_good, X509_STORE_CTX* chain);
   ~OpenSslStream() override;
 
   State state() const override { return state_; }
@@ -70,11 +72,14 @@ class OpenSslStream final : public TlsStream {
   void change_own_key();
   void fail(std::string why);
   std::string why_greeting_failed();
+  static bool is_about_certificate(int alert);
+  static std::string why_refused(int alert);
 
   State state_ = State::kGreeting;
   base::Status why_;
   const bool dials_, by_key_;
   const std::string host_;
+  std::string wrong_authority_;  ///< the subject of the peer's authority whose certificate was refused; empty if it was the peer's own
   TlsContext::Key key_{};
   OwnedSsl ssl_;  // until the handshake is complete
   OwnedCertificate peer_;

@@ -26,7 +26,7 @@ deps: ## Installs the Debian packages that are missing, as root or with sudo
 	@tools/make/deps.sh build
 
 demo: deps ## Trains digits with a Perl, a Python and a Lua worker on one table; measures one worker against two
-	@$(tree) release shipped
+	@$(tree) release polyverso_command polyverso_python polyverso_perl polyverso_lua5.1
 	@. build/activate && python3 examples/digits/demo.py
 
 lm: deps ## Trains word vectors in three languages, kills all processes midway, and goes on from the checkpoint

@@ -1,8 +1,11 @@
 """polyverso.gossip."""
 
 import gc
+import os
 import pathlib
 import socket
+import subprocess
+import sys
 import urllib.request
 
 import numpy as np
@@ -269,3 +272,19 @@ def test_a_snapshot_of_too_many_arrays_is_refused_where_it_is_made():
     with pytest.raises(polyverso.ArgumentError, match="at most 50000 arrays"):
         many.publish(few + [np.zeros(1, np.float32)], 1)
     many.close()
+
+
+ALONE = """
+import numpy as np
+from polyverso import gossip
+alone = {"nodes": [{"name": "a", "host": "127.0.0.1", "port": 0}, {"name": "gone", "host": "127.0.0.1", "port": 1}], "timeout_ms": 300}
+with gossip.ArrayAdapter([np.zeros(2)], "a", alone) as node:
+    node.update_send(1)
+    node.update_wait(1)
+"""
+
+
+@pytest.mark.parametrize("level, warns", [("warn", True), ("error", False), ("off", False)])
+def test_the_log_level_counts_without_a_cluster(level, warns):
+    done = subprocess.run([sys.executable, "-c", ALONE], env=dict(os.environ, POLYVERSO_LOG_LEVEL=level), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and ("continues alone" in done.stderr) == warns, done.stderr

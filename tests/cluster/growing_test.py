@@ -5,6 +5,7 @@ import pathlib
 import re
 import signal
 import sys
+import time
 
 import pytest
 
@@ -151,6 +152,26 @@ def test_a_member_and_a_newcomer_die_while_the_group_grows(cluster):
     nodes[2].kill()  # which has not called grow(): the others go on without it, and now wait for two
     newcomer.kill()
     nodes[2], nodes[3] = joins(job, 2), joins(job, 3)
+    for rank, node in enumerate(nodes):
+        word = "joined" if rank > 1 else "grown"
+        assert re.fullmatch(rf"{word} {rank} 4 0 1 2 3 elder 0 \d+ shm", node.hear(word, SECONDS))
+    expect_sum(nodes)
+    end(nodes, server)
+
+
+def test_a_newcomer_that_dies_while_the_grown_group_opens_is_replaced(cluster):
+    """The members have agreed on a group with it, and agree again."""
+    job, nodes, server = members(cluster, 4)
+    nodes[3].kill()
+    nodes[2].kill()
+    tell([nodes[0], nodes[1]], "grow 4")
+    newcomer = joins(job, 3)
+    time.sleep(0.5)  # it has asked
+    newcomer.kill(signal.SIGSTOP)
+    nodes[2] = joins(job, 2)
+    time.sleep(0.5)  # the others wait for the one that is stopped
+    newcomer.kill()
+    nodes[3] = joins(job, 3)
     for rank, node in enumerate(nodes):
         word = "joined" if rank > 1 else "grown"
         assert re.fullmatch(rf"{word} {rank} 4 0 1 2 3 elder 0 \d+ shm", node.hear(word, SECONDS))

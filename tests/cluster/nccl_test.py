@@ -184,7 +184,7 @@ say("value", float(values(there)), group.info["collective_why"])
 node.shutdown()
 """
     job = cluster(2, collective="nccl")
-    nodes = [job.python(0, COMMON + script, device_plugin=EMULATION), job.python(1, COMMON + script)]
+    nodes = [job.python(0, COMMON + script, device_plugin=EMULATION), job.python(1, COMMON + script, device_plugin="none.so")]
     for node in nodes:
         assert node.hear("value", 60) == "value 3.0 collective=nccl, but rank 1 has no plug-in for devices, or its collective is own or mpi"
         node.ends()

@@ -128,7 +128,7 @@ void Groups::shrunk(const Shrinking& shrinking, const base::Result<Agreement::De
   }
   if (group->lineage().was_shrunk) return opened(base::Status(MV_ESTATE, "this rank has closed the group of the survivors"));
   if (growth) invite(members, growth->name);
-  begin_opening({caller, add(members), opened, group});
+  begin_opening({caller, add(members), opened, group, false, growth});
   const std::set<base::Peer> quitters = std::exchange(quitters_[id], {});
   quitters_.erase(id);
   look_for_lost(id, quitters);

@@ -113,7 +113,8 @@ class Groups {
     GroupRef group;
     Opened opened;
     GroupRef shrunk;  ///< the group whose survivors these are, or null. It is shrunk again if one is lost meanwhile
-    bool joins = false;  ///< this node is a newcomer. The group is shrunk if a rank is lost meanwhile
+    bool joins = false;  ///< this node is a newcomer
+    std::optional<Growth> growth = {};  ///< how to agree again if a rank is lost meanwhile; nothing: to shrink
     // on another rank than 0: whom rank 0 waits for, and how many these are; not all have to be listed
     std::vector<base::Peer> missing = {};
     size_t missing_count = 0;

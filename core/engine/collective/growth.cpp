@@ -138,7 +138,7 @@ bool Groups::try_invitation(const std::string& name) {
     if (const GroupRef tried = weak.lock(); tried != nullptr && !(result.ok() && result.value() == tried)) close(tried);
     if (result.ok() || found->second.tried.empty()) end_join(name, result);
   };
-  begin_opening({joining.caller, group, ended, nullptr, true});
+  begin_opening({joining.caller, group, ended, nullptr, true, Growth{name, 0}});
   look_for_lost(members.id);
   return true;
 }

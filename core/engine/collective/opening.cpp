@@ -139,7 +139,7 @@ void Groups::fail_opening(uint64_t id, const base::Status& why) {
   openings_.erase(found);
   if (!opening.is_first() && why.code() == MV_EPEERLOST) {
     opening.group->lineage().abandoned = true;
-    return shrink(opening.caller.call, opening.group, opening.opened);
+    return agree(opening.caller.call, opening.group, opening.growth, opening.opened);
   }
   if (opening.shrunk != nullptr) {
     here_[id].erase(cluster_.self().peer);  // it may be tried again

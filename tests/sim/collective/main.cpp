@@ -408,8 +408,12 @@ class Swarm {
     const uint32_t generation = old->members().generation;
     const bool grows = grows_ && !shrinks && (generation < kMostGrowths || random_.chance(0.5));
     const bool waits = grows && keeps_size_ && generation < kMostGrowths;
-    const auto grown = [this, &node, old, waits](base::Result<collective::GroupRef> group) {
-      keeper_.later(node, 0s, [this, &node, old, waits, group] {
+    all_wait_ = all_wait_ && waits;
+    const size_t wanted = waits ? node.ranks.size() : 0;
+    const auto grown = [this, &node, old, waits, wanted](base::Result<collective::GroupRef> group) {
+      keeper_.later(node, 0s, [this, &node, old, waits, wanted, group] {
+        if (group.ok() && all_wait_ && group.value()->members().peers.size() < wanted)
+          timeline_.violated(fmt::format("{} has grown a group to {} ranks, and not to {}", name(node), group.value()->members().peers.size(), wanted));
         if (waits && !group.ok() && group.status().code() == MV_ETIMEOUT) return go_on_with_others(node, true);
         if (random_.chance(0.5)) node.member->groups().close(old);
         if (group.ok()) return opened(node, group.value());
@@ -419,7 +423,7 @@ class Swarm {
     };
     node.doing = grows ? "growing" : "shrinking";
     if (grows)
-      node.member->groups().grow(until(waits ? kPatience / 4 : kPatience), old, {kName, waits ? static_cast<uint32_t>(node.ranks.size()) : 0}, grown);
+      node.member->groups().grow(until(waits ? kPatience / 4 : kPatience), old, {kName, static_cast<uint32_t>(wanted)}, grown);
     else
       node.member->groups().shrink(until(kPatience), old, grown);
     keeper_.touch(node);
@@ -437,6 +441,7 @@ class Swarm {
   size_t kills_ = 0, cuts_off_ = SIZE_MAX, gives_up_ = SIZE_MAX;
   bool grows_ = false;      ///< workers grow their group at its second operation and after a loss; killed workers come back
   bool keeps_size_ = false;
+  bool all_wait_ = true;    ///< nobody has shrunk a group, or grown one without waiting, so far
   bool impatient_ = false;  ///< workers may give up opening the group, and try again
   bool ends_evenly_ = false;  ///< workers leave after equally many operations
   size_t leaves_early_ = SIZE_MAX, leaves_at_ = 0;

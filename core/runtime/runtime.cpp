@@ -478,7 +478,7 @@ base::Status Runtime::shutdown() {
       return base::Status(MV_EINTR, "a signal interrupted the shutdown while this process serves others: call mv_shutdown() again");
   }
   base::Status lost;  // a worker has done its part
-  if (identity_.worker_id < 0) on_loop([&] { lost = member_->cluster().why_cut_off(); });
+  if (identity_.worker_id < 0) on_loop([&] { lost = member_->cluster().why_left_alone(); });
   stop_transports();
   return left_with_.ok() ? lost : left_with_;
 }

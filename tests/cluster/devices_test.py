@@ -1045,3 +1045,28 @@ def test_signals_do_not_disturb_strategies_on_devices(cluster):
     for node in nodes:
         node.hear_attempt()
         node.ends()
+
+
+FULL = """
+node = pv.init()
+here = node.array(100, name="here")
+there = node.keyvalue(1000, name="there", dtype="f32", device=device, no_backups=True)
+for number in range(100):
+    try:
+        there.add(np.ones((10, 1000), np.float32), keys=range(10 * number, 10 * number + 10))
+    except pv.Error as error:
+        say("full", error)
+        break
+here.add(np.ones(100))
+say("sum", here.get().sum(), len(there.get(keys=[0])))
+node.shutdown()
+"""
+
+
+def test_a_table_without_backups_that_fills_its_device_ends_no_server(cluster):
+    job = cluster(1, 2, replicas=1, device_plugin=EMULATION, emulation="memory=1000000,spill=0")
+    node, servers = job.python(0, "device = 'cuda:0'\n" + FULL), [job.server(number) for number in range(2)]
+    assert "MV_ENOMEM" in node.hear("full")
+    node.hear("sum 100.0 1")
+    for each in (node, *servers):
+        each.ends()

@@ -395,7 +395,7 @@ def test_members_that_refuse_each_other_do_not_wait_for_ever(cluster, tmp_path):
         return {name.removeprefix("POLYVERSO_").lower(): value for name, value in files.items()}
 
     job = cluster(2, 2, transport="tcp", heartbeat_timeout_ms=2000, init_timeout_ms=20_000)
-    script = "node = pv.init()\nsay('up')\nattempt(lambda: node.array(1000, name='t').add(np.ones(1000, np.float32), sync=True))\n"
+    script = "node = pv.init()\nsay('up')\nattempt(lambda: node.array(1000, name='t').add(np.ones(1000, np.float32)))\n"
     workers = [job.python(rank, script, **settings(good)) for rank in range(2)]
     servers = [job.server(0, **settings(good)), job.server(1, **settings(one_way))]
     endings = [worker.hear_attempt(60)[1] for worker in workers]

@@ -710,3 +710,47 @@ def test_a_stopped_coordinator_leaves_the_checkpoint_to_its_successor(cluster, t
         node.ends()
     for server in servers[1:]:
         server.ends(seconds=20)
+
+
+def test_a_server_that_was_stopped_for_too_long_says_so(cluster):
+    """The others have gone on without it, and have closed their connections. It does not end as if its work were done."""
+    job = cluster(1, 3, replicas=1, heartbeat_timeout_ms=1000)
+    worker = job.python(0, "node = pv.init()\ntable = node.array(10, name='t')\nsay('up')\nwait_for_word()\nnode.shutdown()\n")
+    servers = [job.server(number) for number in range(3)]
+    worker.hear("up")
+    servers[1].kill(signal.SIGSTOP)
+    worker.hear("serves the tables of server 1")
+    servers[1].kill(signal.SIGCONT)
+    servers[1].hear("without it")
+    servers[1].ends(1)
+    worker.tell("end")
+    for node in (worker, servers[0], servers[2]):
+        node.ends()
+
+
+TOO_LARGE = """
+node = pv.init()
+kept = node.array(100, name="kept")
+kept.add(np.ones(100, np.float32))
+attempt(node.array, 2**46, name="other")
+node.barrier()  # all have been told
+other = node.array(100, name="other")
+other.add(np.ones(100, np.float32))
+node.barrier()
+say("sums", kept.get().sum(), other.get().sum())
+node.shutdown()
+"""
+
+
+def test_a_table_that_is_too_large_costs_no_server(cluster):
+    job = cluster(2, 3, replicas=1)
+    nodes = [job.python(rank, TOO_LARGE) for rank in range(2)]
+    servers = [job.server(number) for number in range(3)]
+    for node in nodes:
+        _, ending = node.hear_attempt()
+        assert "MV_ENOMEM" in ending and '"other"' in ending, ending
+    for node in nodes:
+        node.hear("sums 200.0 200.0")
+        node.ends()
+    for server in servers:
+        server.ends()

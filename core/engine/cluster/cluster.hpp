@@ -177,6 +177,8 @@ class Cluster {
   const View& decided() const { return is_kept() ? decided_ : view_; }
   /// MV_OK, or why this node hears of no more decisions about the members.
   const base::Status& why_cut_off() const { return cut_off_; }
+  /// Likewise, or why a server that ends may have ended without the others: it has lost the master, and workers whose loss nobody has decided.
+  base::Status why_left_alone() const;
   /// This process was declared lost; or it is a master without a majority; or it is a server that nobody tells whether the
   /// workers that it has lost are lost. Other processes serve its parts, or may do so later.
   bool is_deposed() const { return !cut_off_.ok() && is_deposed_; }

@@ -418,6 +418,16 @@ bool Cluster::is_undecided_loss(const Member& member) const {
          decided->state == State::kHere;
 }
 
+base::Status Cluster::why_left_alone() const {
+  if (!cut_off_.ok() || !has_lost_master()) return cut_off_;
+  const auto workers = view_.workers();
+  const auto lost = std::ranges::find_if(workers, [this](const Member* member) { return is_undecided_loss(*member); });
+  if (lost == workers.end()) return {};
+  return base::error(MV_EPEERLOST, "this process has lost its connections to the master and to {}, which may go on without it: it may have been silent for longer "
+                                   "than heartbeat_timeout_ms",
+                     view_.name((*lost)->peer));
+}
+
 /// This node is cut off for good: the others must not wait for it. Nobody decides any more that the workers which it has lost are lost, and other
 /// calls may wait for them here. So it declares them lost itself, after it has made sure that no other process hears of that.
 void Cluster::depose() {

@@ -45,6 +45,7 @@ void Part::start(const cluster::View& view, const cluster::Member& server, table
   tables_ = &tables;
   streams_.set_part(server.rank + 1);
   tables.start(view_, server.peer, has_copy);
+  tables.set_copies_all(has_all_);
 }
 
 void Part::lead() {
@@ -285,7 +286,7 @@ base::Status Part::restore(const cluster::Member& server, table::Server& tables,
     const cluster::Member copy = *whose;
     start(view, copy, tables);
     inputs_ = state.inputs();
-    has_all_ = state.has_all();
+    set_has_all(state.has_all());
     if (const wire::PartOfSave* const save = state.save()) {
       const std::string text = wire::text_of(save->manifest());
       auto manifest = text.empty() ? base::Result<checkpoint::Manifest>(checkpoint::Manifest()) : checkpoint::parse_manifest(text);
@@ -315,6 +316,7 @@ void Part::on_request(const rpc::Asked& asked, const wire::Message& request, std
     return tables_->on_request(asked, request, payload, staged);
   }
   if (may_withhold_ && tables_->may_withhold(asked, request)) return pass_part(asked, request, payload, staged);
+  if (const base::Status lacks = tables_->prepare(request); !lacks.ok()) return streams_.fail(asked, lacks);
   send_before(asked, request);
   log({.event = ReplicaEvent::Asked, .client = asked.client, .seq = asked.seq, .request = &request, .payload = payload, .staged = staged});
   tables_->on_request(asked, request, payload, staged);

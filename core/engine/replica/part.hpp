@@ -78,7 +78,10 @@ class Part final : private rpc::Service {
   /// Whether tables without back-ups (MV_NO_BACKUPS) are treated like the others: their requests are inputs, and a copy
   /// has their values. So it is without replicas, and while a part is given to another server.
   bool has_all() const { return has_all_; }
-  void set_has_all(bool on) { has_all_ = on; }
+  void set_has_all(bool on) {
+    has_all_ = on;
+    if (tables_ != nullptr) tables_->set_copies_all(on);
+  }
   /// The number of the last input: see Replicate.number.
   uint64_t inputs() const { return inputs_; }
   /// Of a piece of a new content, which is numbered like an input: its number, and what a back-up has taken.

@@ -28,7 +28,7 @@ void Answers::answer(const rpc::Asked& asked, Table& table, const HeldGet& get) 
   } catch (const shard::DeviceFailure& failure) {
     return rpc_.fail(asked, failure.status());
   } catch (const std::bad_alloc&) {
-    if (roster_.has_copy() && table.shard->keeps_backups()) throw;
+    if (roster_.has_copy(table.spec) && table.shard->keeps_backups()) throw;
     return rpc_.fail(asked, base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for the answer", table.spec.name, roster_.index()));
   }
   const auto values = base::Payload::kept(block.bytes, block.memory);

@@ -11,8 +11,8 @@ base::Status Applier::apply(Table& table, base::Peer client, const HeldChange& c
   shard::Shard& shard = *table.shard;
   if (change.updater != nullptr) {
     base::Status set = shard.set_updater(*change.updater);
-    if (set.code() == MV_ENOMEM && roster_.has_copy()) throw std::bad_alloc();
-    if (set.code() == MV_ESYSTEM && roster_.has_copy()) throw shard::DeviceFailure(set);
+    if (set.code() == MV_ENOMEM && roster_.has_copy(table.spec)) throw std::bad_alloc();
+    if (set.code() == MV_ESYSTEM && roster_.has_copy(table.spec)) throw shard::DeviceFailure(set);
     return set;
   }
   const wire::Write write = change.write;
@@ -33,10 +33,10 @@ base::Status Applier::apply(Table& table, base::Peer client, const HeldChange& c
   } catch (const shard::Halfway&) {
     throw;  // breaks the node down: the content of the table is unknown
   } catch (const shard::DeviceFailure& failure) {
-    if (roster_.has_copy()) throw;  // the copy goes on with this change
+    if (roster_.has_copy(table.spec)) throw;  // the copy goes on with this change
     return failure.status();
   } catch (const std::bad_alloc&) {
-    if (!table.spec.is_keyed() || roster_.has_copy()) throw;
+    if (!table.spec.is_keyed() || roster_.has_copy(table.spec)) throw;
     // A keyed table grows with its input. The server continues without these rows.
     return base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for more rows", table.spec.name, roster_.index());
   }

@@ -33,9 +33,10 @@ uint32_t Registry::number_of(std::string_view name) {
 
 std::unique_ptr<Table> Registry::make(uint32_t number, shard::SpecRef spec, std::shared_ptr<shard::Shard> shard) const {
   const shard::Consistency consistency = spec->consistency(roster_.is_sync(), roster_.workers());
+  const bool has_copy = roster_.has_copy(*spec);
   auto table = std::make_unique<Table>(decisions_, number, spec, consistency);
   auto made = shard != nullptr ? base::Result(std::move(shard)) : make_shard(std::move(spec));
-  if (!made.ok() && made.status().code() == MV_ENOMEM && roster_.has_copy()) throw std::bad_alloc();
+  if (!made.ok() && made.status().code() == MV_ENOMEM && has_copy) throw std::bad_alloc();
   if (made.ok())
     table->shard = std::move(made).value();
   else

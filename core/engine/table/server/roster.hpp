@@ -8,6 +8,7 @@
 
 #include "engine/cluster/view.hpp"
 #include "engine/table/state.hpp"
+#include "shard/spec.hpp"
 
 namespace mv::table {
 
@@ -45,8 +46,10 @@ class Roster {
   uint64_t index() const { return index_; }
   /// Whether this server's tables would differ from their copy if the server ran out of memory and continued. Running
   /// out of memory is fatal then: the copy continues, or this server without its copy.
-  bool has_copy() const { return has_copy_; }
+  bool has_copy(const shard::Spec& spec) const { return has_copy_ && (copies_all_ || spec.has_backups()); }
   void set_has_copy(bool on) { has_copy_ = on; }
+  /// Whether the copy also has the values of tables without back-ups, as while the server drains.
+  void set_copies_all(bool on) { copies_all_ = on; }
 
  private:
   const cluster::View* view_ = nullptr;
@@ -54,7 +57,7 @@ class Roster {
   WorkerNames worker_names_;
   std::set<base::Peer> active_;
   std::unordered_map<base::Peer, size_t> worker_ids_;
-  bool sync_ = false, has_copy_ = false;
+  bool sync_ = false, has_copy_ = false, copies_all_ = true;
   uint64_t servers_ = 0, index_ = 0;
 };
 

@@ -183,6 +183,11 @@ void Server::release(const rpc::Asked& asked) {
   if (table != nullptr) decisions_.accept(*table, asked);
 }
 
+base::Status Server::prepare(const wire::Message& request) {
+  const wire::Create* const create = request.body_as_Create();
+  return create != nullptr ? creations_.prepare(*create) : base::Status();
+}
+
 void Server::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
                         const base::SinkRef& staged) {
   switch (request.body_type()) {

@@ -43,11 +43,14 @@ class Server {
   void start(const cluster::View& view, base::Peer self, bool has_copy = false) { roster_.start(view, self, has_copy); }
   /// See Roster::has_copy().
   void set_has_copy(bool on) { roster_.set_has_copy(on); }
+  void set_copies_all(bool on) { roster_.set_copies_all(on); }
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
   /// The worker replaces a lost one. The tables that it creates again exist as they are.
   void worker_joined(base::Peer worker);
 
+  /// Gets the memory that the request needs for new tables: to be called before a copy hears of the request. MV_ENOMEM: fail it.
+  base::Status prepare(const wire::Message& request);
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
                   const base::SinkRef& staged);
   void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) { changes_.data(asked, payload, staged); }

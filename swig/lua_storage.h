@@ -21,11 +21,6 @@ enum { kPvDtypes = 8 };
 /* Also the keys of the metatables in Lua's registry, by dtype. */
 static const char pv_storage_keys[kPvDtypes];
 
-/* Bytes of all storages, over all Lua states of the process. Lua does not see the size of a tensor, and would
- * collect garbage far too late. */
-#define PV_BYTES_LEAST (INT64_C(1) << 26)
-static _Atomic int64_t pv_bytes_alive, pv_bytes_allowed = PV_BYTES_LEAST;
-
 /* ------------------------------------------------------------------ errors */
 
 /* Raises a string that begins with the user's file and line. */
@@ -138,21 +133,6 @@ static mv_status pv_memory_of(mv_dtype dtype, int64_t count, mv_tensor *tensor, 
   mv_status status = mv_tensor_create(dtype, &count, 1, tensor);
   if (status == MV_OK) status = mv_tensor_data(*tensor, data, &ignored, &dtype);
   return status;
-}
-
-/* Called before memory is allocated: collects garbage if too much is in use. */
-static void pv_account(lua_State *L, int64_t bytes) {
-  if (pv_bytes_alive + bytes <= pv_bytes_allowed) return;
-  lua_gc(L, LUA_GCCOLLECT, 0);
-  const int64_t allowed = 2 * (pv_bytes_alive + bytes);
-  pv_bytes_allowed = allowed < PV_BYTES_LEAST ? PV_BYTES_LEAST : allowed;
-}
-
-/* Lowers the limit again after large storages are freed. */
-static void pv_discount(int64_t bytes) {
-  pv_bytes_alive -= bytes;
-  const int64_t allowed = 4 * pv_bytes_alive;
-  if (allowed < pv_bytes_allowed) pv_bytes_allowed = allowed < PV_BYTES_LEAST ? PV_BYTES_LEAST : allowed;
 }
 
 /* A number as an argument: truncated towards zero. */

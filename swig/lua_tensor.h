@@ -45,22 +45,60 @@ static int pv_tensor_memory(lua_State *L, int index, const char *function, void 
   return pv_refuse(L, MV_EDTYPE, function, "values must be FFI memory, not a %s", luaL_typename(L, index));
 }
 
+/* ------------------------------------------------------------------ the size of garbage */
+
+/* Bytes of all tensors and storages that Lua owns, over all Lua states of the process. Lua does not see the size of a tensor, and would
+ * collect garbage far too late. */
+#define PV_BYTES_LEAST (INT64_C(1) << 26)
+static _Atomic int64_t pv_bytes_alive, pv_bytes_allowed = PV_BYTES_LEAST;
+
+/* Called before memory is allocated: collects garbage if too much is in use. */
+static void pv_account(lua_State *L, int64_t bytes) {
+  if (pv_bytes_alive + bytes <= pv_bytes_allowed) return;
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  const int64_t allowed = 2 * (pv_bytes_alive + bytes);
+  pv_bytes_allowed = allowed < PV_BYTES_LEAST ? PV_BYTES_LEAST : allowed;
+}
+
+/* Lowers the limit again after large storages are freed. */
+static void pv_discount(int64_t bytes) {
+  pv_bytes_alive -= bytes;
+  const int64_t allowed = 4 * pv_bytes_alive;
+  if (allowed < pv_bytes_allowed) pv_bytes_allowed = allowed < PV_BYTES_LEAST ? PV_BYTES_LEAST : allowed;
+}
+
 /* ------------------------------------------------------------------ owners */
 
+typedef struct pv_owner {
+  mv_tensor tensor;
+  int64_t bytes; /* that are its own */
+} pv_owner;
+
 static int pv_owner_ends(lua_State *L) {
-  mv_tensor *tensor = (mv_tensor *)lua_touserdata(L, 1);
-  if (tensor && *tensor != 0) {
-    pv_tensor_free(L, *tensor);
-    *tensor = 0;
+  pv_owner *owner = (pv_owner *)lua_touserdata(L, 1);
+  if (owner && owner->tensor != 0) {
+    pv_tensor_free(L, owner->tensor);
+    owner->tensor = 0;
+    pv_discount(owner->bytes);
   }
   return 0;
+}
+
+/* Views have no memory of their own. */
+static int64_t pv_own_bytes(mv_tensor tensor) {
+  mv_tensor_info about = MV_TENSOR_INFO_INIT;
+  return mv_tensor_describe(tensor, &about) == MV_OK && !about.is_view ? (int64_t)about.bytes : 0;
 }
 
 /* tensor_owner(handle): a value that frees the tensor when it is collected. */
 static int pv_tensor_owner(lua_State *L) {
   const mv_tensor tensor = (mv_tensor)luaL_checknumber(L, 1);
-  mv_tensor *owner = (mv_tensor *)lua_newuserdata(L, sizeof *owner);
-  *owner = tensor;
+  const int64_t bytes = pv_own_bytes(tensor);
+  pv_account(L, bytes);
+  pv_owner *owner = (pv_owner *)lua_newuserdata(L, sizeof *owner);
+  owner->tensor = tensor;
+  owner->bytes = bytes;
+  pv_bytes_alive += bytes;
   pv_registry(L, &pv_owner_key);
   if (lua_isnil(L, -1)) {
     lua_pop(L, 1);

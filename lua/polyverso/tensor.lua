@@ -43,6 +43,15 @@ local function new(handle)
   return setmetatable({mv_tensor = handle, owner = capi.tensor_owner(handle)}, Tensor)
 end
 
+-- new(call(...)). Tensors that nobody has any more, but that are still to be collected, may have all of a device's memory.
+local function make(call, ...)
+  local made, handle = pcall(call, ...)
+  if made then return new(handle) end
+  if type(handle) ~= "table" or handle.code ~= capi.MV_ENOMEM then error(handle, 0) end
+  collectgarbage()
+  return new(call(...))
+end
+
 local function is_tensor(value) return getmetatable(value) == Tensor end
 
 -- An operand as a tensor; numbers are copied into one, on the device of `like`.
@@ -61,8 +70,8 @@ end
 ---@param device? string "cuda:0"; default "cpu"
 ---@return polyverso.Tensor
 function Tensor.zeros(shape, dtype, device)
-  if device == nil then return new(capi.mv_tensor_create(code(dtype), shape)) end
-  return new(capi.mv_tensor_create_on(place(device), code(dtype), shape))
+  if device == nil then return make(capi.mv_tensor_create, code(dtype), shape) end
+  return make(capi.mv_tensor_create_on, place(device), code(dtype), shape)
 end
 
 --- A tensor whose elements are all `value`.
@@ -163,7 +172,7 @@ function Tensor.copy_of(data, dtype, device)
   end
   local exact = (dtype == "f16" or dtype == "bf16") and "f64" or dtype
   flat.dtype = code(exact)
-  local made = new(capi.mv_tensor_from(flat, shape))
+  local made = make(capi.mv_tensor_from, flat, shape)
   return exact == dtype and made or made:cast(dtype)
 end
 
@@ -196,7 +205,7 @@ end
 ---@param values polyverso.Values of shape {ids, ...}
 ---@param height integer rows of the whole tensor
 ---@return polyverso.Tensor
-function Tensor.sparse(rows, values, height) return new(capi.mv_tensor_sparse(rows, operand(values), height)) end
+function Tensor.sparse(rows, values, height) return make(capi.mv_tensor_sparse, rows, operand(values), height) end
 
 -- ------------------------------------------------------------------ properties
 
@@ -320,27 +329,27 @@ function methods:reshape(shape) return new(capi.mv_tensor_reshape(self, shape)) 
 --- A copy of these rows, in this order.
 ---@param rows integer[]|polyverso.Tensor
 ---@return polyverso.Tensor
-function methods:take(rows) return new(capi.mv_tensor_take(self, rows)) end
+function methods:take(rows) return make(capi.mv_tensor_take, self, rows) end
 --- A copy.
 ---@return polyverso.Tensor
-function methods:copy() return new(capi.mv_tensor_copy(self, nil)) end
+function methods:copy() return make(capi.mv_tensor_copy, self, nil) end
 --- A copy on a device, "cuda:1", or on the "cpu".
 ---@param device string
 ---@return polyverso.Tensor
-function methods:to(device) return new(capi.mv_tensor_to(self, place(device))) end
+function methods:to(device) return make(capi.mv_tensor_to, self, place(device)) end
 --- A copy in another dtype, rounded to it.
 ---@param dtype polyverso.dtype
 ---@return polyverso.Tensor
-function methods:cast(dtype) return new(capi.mv_tensor_cast(self, code(dtype))) end
+function methods:cast(dtype) return make(capi.mv_tensor_cast, self, code(dtype)) end
 --- A copy of a matrix with rows and columns exchanged.
 ---@return polyverso.Tensor
-function methods:transpose() return new(capi.mv_tensor_transpose(self)) end
+function methods:transpose() return make(capi.mv_tensor_transpose, self) end
 --- A copy of a row-sparse tensor with all rows.
 ---@return polyverso.Tensor
-function methods:to_dense() return new(capi.mv_tensor_to_dense(self)) end
+function methods:to_dense() return make(capi.mv_tensor_to_dense, self) end
 --- A row-sparse copy: the rows that are not all zeros.
 ---@return polyverso.Tensor
-function methods:to_sparse() return new(capi.mv_tensor_to_sparse(self)) end
+function methods:to_sparse() return make(capi.mv_tensor_to_sparse, self) end
 
 --- A row-sparse tensor's ids and rows, as views.
 ---@return polyverso.Tensor ids
@@ -369,15 +378,10 @@ end
 -- ------------------------------------------------------------------ arithmetic
 
 local function binary(op, a, b, out)
-  local made
-  if type(b) == "number" then
-    made = capi.mv_tensor_scalar(op, a, b, 0, out)
-  elseif type(a) == "number" then
-    made = capi.mv_tensor_scalar(op, b, a, 1, out)
-  else
-    made = capi.mv_tensor_binary(op, operand(a, nil, is_tensor(b) and b), operand(b, nil, is_tensor(a) and a), out)
-  end
-  return out or new(made)
+  local apply = out and function(call, ...) call(...) return out end or make
+  if type(b) == "number" then return apply(capi.mv_tensor_scalar, op, a, b, 0, out) end
+  if type(a) == "number" then return apply(capi.mv_tensor_scalar, op, b, a, 1, out) end
+  return apply(capi.mv_tensor_binary, op, operand(a, nil, is_tensor(b) and b), operand(b, nil, is_tensor(a) and a), out)
 end
 
 for name, op in pairs{add = "ADD", sub = "SUB", mul = "MUL", div = "DIV", pow = "POW"} do
@@ -401,7 +405,7 @@ function methods:maximum(other) return binary(capi.MV_MAX, self, other) end
 
 for _, name in ipairs{"neg", "abs", "sqrt", "exp", "log"} do
   local number = capi["MV_" .. name:upper()]
-  methods[name] = function(self) return new(capi.mv_tensor_unary(number, self, nil)) end
+  methods[name] = function(self) return make(capi.mv_tensor_unary, number, self, nil) end
 end
 Tensor.__unm = methods.neg
 
@@ -418,7 +422,7 @@ for name, op in pairs{sum = "SUM", mean = "MEAN", min = "LEAST", max = "GREATEST
                       norm = "NORM"} do
   local number = capi["MV_" .. op]
   methods[name] = function(self, axis)
-    return new(capi.mv_tensor_reduce(number, self, axis or capi.MV_ALL_AXES))
+    return make(capi.mv_tensor_reduce, number, self, axis or capi.MV_ALL_AXES)
   end
 end
 
@@ -448,7 +452,7 @@ function methods:equal(other) return self:close(other, 0, 0) end
 function methods:matmul(other, how)
   how = how or {}
   local flags = (how.transpose_a and capi.MV_TRANSPOSE_A or 0) + (how.transpose_b and capi.MV_TRANSPOSE_B or 0)
-  return new(capi.mv_tensor_matmul(self, operand(other, nil, self), flags, nil))
+  return make(capi.mv_tensor_matmul, self, operand(other, nil, self), flags, nil)
 end
 
 --- Frees the tensor now, before garbage collection.

@@ -141,6 +141,19 @@ describe("a tensor on a device", function()
     assert.equal(averaged.cpu, averaged["cuda:0"])
   end)
 
+  it("makes room for temporary tensors", function()
+    local values = tensor.ones({1000000}, "f32", "cuda:0")
+    local function held_bytes()
+      for line in io.lines("/proc/self/status") do
+        local kilobytes = line:match("^VmRSS:%s*(%d+)")
+        if kilobytes then return 1024 * tonumber(kilobytes) end
+      end
+    end
+    local before = held_bytes()
+    for _ = 1, 400 do local _ = values * 2 end -- 1.6 GB
+    assert.is_true(held_bytes() - before < 400e6)
+  end)
+
   it("holds a table", function()
     local node = require("polyverso").init()
     local table = node:matrix{rows = 3, cols = 2, device = "cuda:1", updater = "sgd rate=1"}

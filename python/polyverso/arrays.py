@@ -117,6 +117,10 @@ def as_table_values(data: Any, code: int) -> Any:
         return plain.as_values(data, code)
     if code != capi.MV_BF16:
         return as_values(data, dtypes.DTYPES[code])
+    from .tensor import Tensor  # which imports this module
+
+    if isinstance(data, Tensor) and CODES[data.dtype] in _FLOATS:
+        return data if data.dtype == "bf16" else data.cast("bf16")
     data = readable(data, bits=True)
     if getattr(data, "dtype", None) == dtypes.BITS:
         return np.ascontiguousarray(data)

@@ -17,7 +17,7 @@ lists with their defaults. A user-defined class, with create_state() and update(
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, List, Optional, Sequence, Tuple, Type, Union
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, List, Optional, Sequence, Set, Tuple, Type, Union
 
 from . import capi, updater_states
 from .errors import ArgumentError, ParameterError
@@ -319,17 +319,32 @@ def updater_text(updater: Any) -> Optional[str]:
     raise TypeError(f'updater is {updater!r}: text is needed, such as "sgd rate=0.1", or an optimizer of polyverso.optimizer')
 
 
+def _moved(state: Any, device: str) -> Any:
+    """A state that was loaded to the host, with its tensors on the weight's device."""
+    if isinstance(state, Tensor):
+        return state if state.device == device else state.to(device)
+    if isinstance(state, dict):
+        return {name: _moved(part, device) for name, part in state.items()}
+    if isinstance(state, (list, tuple)):
+        return type(state)(_moved(part, device) for part in state)
+    return state
+
+
 class Updater:
     """An optimizer with the states of its keys: updater(key, gradient, weight) updates the weight in place."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
         self.states: Dict[Key, Any] = {}
+        self._loaded: Set[Key] = set()  # not used since
 
     def __call__(self, key: Key, gradient: Any, weight: Any) -> None:
         value, step = (one if isinstance(one, Tensor) else Tensor.view(one) for one in (weight, gradient))
         if key not in self.states:
             self.states[key] = self.optimizer.create_state(key, value)
+        elif key in self._loaded:
+            self.states[key] = _moved(self.states[key], value.device)
+        self._loaded.discard(key)
         self.optimizer.update(key, value, step, self.states[key])
 
     def get_states(self, dump_optimizer: bool = False) -> bytes:
@@ -342,6 +357,7 @@ class Updater:
         """Continues from get_states() of an optimizer of the same class. ArgumentError for other bytes, such as damaged
         or pickled ones, and for the states of another class; nothing changes then."""
         updater_states.from_bytes(self, states)
+        self._loaded = set(self.states)
 
 
 def get_updater(optimizer: Optimizer) -> Updater:

@@ -19,7 +19,7 @@ from ._capi import TensorMemory, tensor_dlpack, tensor_from_dlpack, tensor_lend
 from .arrays import CODES
 from .devices import Device
 from .enums import described
-from .errors import ArgumentError
+from .errors import ArgumentError, Error
 from .foreign import device_of, memory_of
 
 _NAMES = {code: name for name, code in CODES.items()}
@@ -294,7 +294,11 @@ class Tensor(TensorMemory):
     def __str__(self) -> str:
         return capi.mv_tensor_text(self)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        try:
+            return str(self)
+        except Error as failure:  # on a device that has failed, in a forked child
+            return f"<polyverso.Tensor: {failure}>"
 
     def __float__(self) -> float:
         return float(self.item())

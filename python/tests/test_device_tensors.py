@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import polyverso
-from polyverso import Device, Tensor, capi, distlearn, gossip
+from polyverso import Device, Tensor, capi, distlearn, gossip, kvstore, optimizer
 
 EMULATION = os.environ.get("DEVICE_EMULATION")
 if not EMULATION:
@@ -737,3 +737,40 @@ def test_a_forked_child_is_told():
         print(tensor.to_list())
     """
     assert "spawn" in (said := run(script)) and said.startswith("MV_EFORK") and said.endswith("0 1.0\n[1.0, 1.0, 1.0]\n")
+
+
+class Halves(optimizer.Optimizer):
+    def create_state(self, index, weight):
+        return {"sum": Tensor.zeros(weight.shape, device=weight.device), "parts": [Tensor.zeros(weight.shape, device=weight.device), 1]}
+
+    def update(self, index, weight, gradient, state):
+        state["sum"] += gradient
+        state["parts"][0] += gradient
+        weight += state["sum"] * -0.5
+
+
+def test_states_that_are_loaded_go_to_the_device_of_their_key(tmp_path):
+    store = kvstore.create("device")
+    store.init("w", Tensor.zeros(3, device="cuda:0"))
+    store.set_optimizer(Halves())
+    gradient, value = Tensor.ones(3, device="cuda:0"), Tensor.zeros(3, device="cuda:0")
+    store.push("w", gradient)
+    store.save_optimizer_states(tmp_path / "states")
+    store.push("w", gradient)
+    store.load_optimizer_states(tmp_path / "states")
+    store.push("w", gradient)
+    store.pull("w", out=value)
+    assert value.to_list() == [-2.5] * 3
+
+
+def test_what_can_not_be_shown_has_a_repr_nevertheless():
+    script = """
+        import os
+        from polyverso import Tensor
+        tensor = Tensor.ones(3, device="cuda:0")
+        if os.fork() == 0:
+            print(repr(tensor), flush=True)
+            os._exit(0)
+        os.wait()
+    """
+    assert "<polyverso.Tensor: MV_EFORK" in run(script)

@@ -311,3 +311,14 @@ def test_what_is_no_checkpoint_is_refused(node, tmp_path):
     with pytest.raises(polyverso.Error) as caught:
         node.save(tmp_path / "file")
     assert str(tmp_path) in caught.value.text
+
+
+def test_tables_of_bf16_take_tensors():
+    node = polyverso.init()
+    table = node.array(3, dtype="bf16")
+    table.add(polyverso.Tensor.ones(3, "bf16"))
+    table.add(polyverso.Tensor.full(3, 0.5, "f32"))
+    out = polyverso.Tensor.zeros(3, "bf16")
+    table.get(out=out)
+    assert out.to_list() == [1.5] * 3
+    node.shutdown()

@@ -162,6 +162,7 @@ void Workers::work(lua_State* L, Worker& worker) {
     if (!decode(L, worker.arguments, at, kBetweenThreads, 0, worker.failure)) return;
   if (lua_pcall(L, values - 1, LUA_MULTRET, 1) != 0) {
     worker.failure = text_of(L, -1);
+    if (worker.failure.empty()) worker.failure = "an error without a message";
     return;
   }
   for (int i = 2, last = lua_gettop(L); i <= last; ++i) {

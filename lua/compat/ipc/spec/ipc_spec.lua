@@ -63,6 +63,11 @@ describe("map", function()
   end)
 
   it("tells what is in a table that a thread raised", function()
+    local silent = ipc.map(2, function(id)
+      if id == 1 then error("", 0) end
+      return id
+    end)
+    assert.error_matches(function() silent:join() end, "an error without a message")
     local threads = ipc.map(1, function() error({code = 5}) end)
     assert.error_matches(function() threads:join() end, "{code = 5}")
     threads = ipc.map(1, function() error(setmetatable({}, {__tostring = function() return "its own words" end})) end)

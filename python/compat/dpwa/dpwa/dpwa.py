@@ -36,20 +36,29 @@ class Struct:
         return "Struct: " + repr(self.__dict__)
 
 
+def _config_of(tree):
+    config = dict(DEFAULTS)
+    loose = []
+    for item in [tree] if isinstance(tree, dict) else tree:
+        if "name" in item:
+            loose.append(item)  # a node directly in the list
+        else:
+            config.update(item)
+    config["nodes"] = (config.get("nodes") or []) + loose
+    return config
+
+
 class DpwaConfiguration:
     """The content of a configuration file. DpwaConnection validates it."""
 
     def __init__(self, config_file):
         with open(config_file, "rt", encoding="utf-8") as file:
-            self.yaml = yaml.safe_load(file)
-        self.config = dict(DEFAULTS)
-        loose = []
-        for item in [self.yaml] if isinstance(self.yaml, dict) else self.yaml:
-            if "name" in item:
-                loose.append(item)  # a node directly in the list
-            else:
-                self.config.update(item)
-        self.config["nodes"] = (self.config.get("nodes") or []) + loose
+            text = file.read()
+        self.yaml = yaml.safe_load(text)
+        self.config = _config_of(self.yaml)
+        as_written = _config_of(yaml.load(text, yaml.BaseLoader))  # names that YAML reads as numbers or dates
+        for node, written in zip(self.config["nodes"], as_written["nodes"]):
+            node["name"] = written["name"]
 
     def get_nodes(self):
         return self.config["nodes"]

@@ -89,3 +89,14 @@ def test_flattened_configuration(dpwa_path, tmp_path):
     assert DpwaConfiguration(str(file)).get_nodes() == [{"name": "w1", "host": "localhost", "port": 1}]
     assert DpwaConfiguration(str(file)).get_interpolation() == ("clock", 0)
     assert DpwaConfiguration(str(file)).get_timeoutms() == 2500  # the default: the file does not set it
+
+
+def test_names_are_texts(dpwa_path, tmp_path):
+    """Also those that YAML takes for numbers, truth values and dates."""
+    from dpwa.dpwa import DpwaConnection
+
+    file = tmp_path / "names.yaml"
+    file.write_text("- nodes:\n- {name: 007, host: localhost, port: 0}\n- {name: on, host: localhost, port: 1}\n")
+    connection = DpwaConnection("007", str(file))
+    assert connection.me.name == "007" and [peer.name for peer in connection.peers] == ["on"]
+    connection.close()

@@ -32,6 +32,7 @@ sub call {
 sub _moved {
     my ($state, $context) = @_;
     return [map { _moved($_, $context) } @$state] if ref $state eq 'ARRAY';
+    return {map { $_ => _moved($state->{$_}, $context) } keys %$state} if ref $state eq 'HASH';
     return blessed $state && $state->can('as_in_context') ? $state->as_in_context($context) : $state;
 }
 

@@ -2,6 +2,7 @@
 
 local reduce_manually = require("polyverso.group").reduce_manually
 local capi = require("polyverso.capi")
+local failures = require("polyverso.failures")
 local native = require("polyverso.ipc")
 local tensor = require("polyverso.tensor")
 local values = require("ipc.values")
@@ -31,13 +32,16 @@ function reduction.contribute(joined, value, reduce)
   return holder[1], contributors
 end
 
--- Replaces each leaf by zero(leaf, number).
-local function zeroed(holder, zero)
+-- Replaces each leaf by zero(leaf, number). After an error, the nodes that wait for this one in an operation of `joined` are told.
+local function zeroed(joined, holder, zero)
   local i = 0
-  walkTable(holder, function(leaf)
+  local ended, failure = pcall(walkTable, holder, function(leaf)
     i = i + 1
     return zero(leaf, i)
   end)
+  if ended then return end
+  if joined then capi.mv_group_abort(joined:group(), failures.one_line(failure)) end
+  error(failure, 0)
 end
 
 local function take_part(joined, holder, shape, reduce)
@@ -58,28 +62,32 @@ function reduction.drain(joined, value, reduce, zero)
     if shape.finished == 1 then break end
     if holder[1] == nil then holder[1] = values.of_shape(shape.arrays) end
     if values.fit(values.leaves(holder), shape.arrays) then
-      zeroed(holder, zero)
+      zeroed(joined, holder, zero)
       take_part(joined, holder, shape, reduce)
     else
       local other = {values.of_shape(shape.arrays)}
-      zeroed(other, zero)
+      zeroed(joined, other, zero)
       take_part(joined, other, shape, reduce)
     end
   end
-  zeroed(holder, zero) -- the last round: no node contributes
+  zeroed(nil, holder, zero) -- the last round: no node contributes
   return holder[1]
 end
 
--- Broadcasts a value that not all nodes have a place for: first its number of bytes, then the bytes.
+-- Broadcasts a value that not all nodes have a place for, or why it can't be sent: first the number of bytes, then the bytes.
 local function scatter_bytes(joined, value)
-  local bytes = joined:info().rank == 0 and native.encode(value) or ""
-  local length = tensor.full({1}, #bytes, "f64")
+  local can_be_sent, bytes = true, ""
+  if joined:info().rank == 0 then can_be_sent, bytes = pcall(native.encode, value) end
+  if not can_be_sent then bytes = failures.one_line(bytes) end
+  local length = tensor.full({2}, #bytes, "f64")
+  length:set(1, can_be_sent and 1 or 0)
   capi.mv_broadcast(joined:group(), length, 0)
   local cells = tensor.zeros({length:get(0)}, "u8")
   for i = 1, #bytes do cells:set(i - 1, bytes:byte(i)) end
   capi.mv_broadcast(joined:group(), cells, 0)
   local got = {}
   for i = 1, length:get(0) do got[i] = string.char(cells:get(i - 1)) end
+  if length:get(1) == 0 then error("scatter: the value of the first node can't be sent: " .. table.concat(got), 0) end
   return native.decode(table.concat(got))
 end
 

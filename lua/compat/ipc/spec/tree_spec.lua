@@ -217,6 +217,22 @@ describe("Tree", function()
     assert.equal(2, failed)
   end)
 
+  it("tells all nodes of a zero that failed, and of a value that can't be sent", function()
+    local results = on_nodes(3, function(tree)
+      local told = {}
+      local fine, failure = pcall(tree.scatter, tree.nodeIndex == 1 and print or nil)
+      told[1] = not fine and tostring(failure)
+      for _ = 1, tree.nodeIndex do pcall(tree.allReduce, 1, function(a, b) return a + b end) end
+      fine, failure = pcall(tree.allReduce, nil, function(a, b) return a + b end, function() error("zero failed") end)
+      told[2] = not fine and tostring(failure)
+      return told
+    end)
+    for _, result in ipairs(results) do
+      assert.matches("can't be sent", result[1][1])
+      assert.matches("zero failed", result[1][2])
+    end
+  end)
+
   it("prints what has travelled", function()
     local printed = {}
     local before = print

@@ -316,7 +316,7 @@ void Part::on_request(const rpc::Asked& asked, const wire::Message& request, std
     return tables_->on_request(asked, request, payload, staged);
   }
   if (may_withhold_ && tables_->may_withhold(asked, request)) return pass_part(asked, request, payload, staged);
-  if (const base::Status lacks = tables_->prepare(request); !lacks.ok()) return streams_.fail(asked, lacks);
+  if (const base::Status lacks = leads_ ? tables_->prepare(request) : base::Status(); !lacks.ok()) return streams_.fail(asked, lacks);  // a copy follows
   send_before(asked, request);
   log({.event = ReplicaEvent::Asked, .client = asked.client, .seq = asked.seq, .request = &request, .payload = payload, .staged = staged});
   tables_->on_request(asked, request, payload, staged);

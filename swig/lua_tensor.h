@@ -52,7 +52,7 @@ static int pv_tensor_memory(lua_State *L, int index, const char *function, void 
 #define PV_BYTES_LEAST (INT64_C(1) << 26)
 static _Atomic int64_t pv_bytes_alive, pv_bytes_allowed = PV_BYTES_LEAST;
 
-/* Called before memory is allocated: collects garbage if too much is in use. */
+/* Called before so many bytes are counted: collects garbage if too much is in use. */
 static void pv_account(lua_State *L, int64_t bytes) {
   if (pv_bytes_alive + bytes <= pv_bytes_allowed) return;
   lua_gc(L, LUA_GCCOLLECT, 0);

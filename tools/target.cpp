@@ -28,7 +28,7 @@ std::string heading_of(const RunEntry& run) { return fmt::format("polyverso run 
 std::string settings_of(const RunEntry& run) {
   std::string settings = fmt::format("master={} secret={}", in_quotes(run.address), in_quotes(run.secret));
   if (run.tls.empty()) return settings;  // then the environment counts
-  for (const char* const key : {"tls", "tls_cert", "tls_key", "tls_ca"}) {
+  for (const char* const key : kTlsSettings) {
     const auto said = run.tls.find(key);
     const std::string otherwise = key == std::string_view("tls") ? "auto" : "";
     settings += fmt::format(" {}={}", key, in_quotes(said != run.tls.end() ? said->second : otherwise));
@@ -57,8 +57,7 @@ std::vector<Target> targets_among_runs(const std::string& command, const Cluster
   const std::vector<RunEntry> runs = chosen_runs(command, choice.run, one);
   std::vector<Target> targets;
   for (const RunEntry& run : runs)
-    targets.push_back(
-        {settings_of(run), runs.size() > 1 ? heading_of(run) : "", true});
+    targets.push_back({settings_of(run), runs.size() > 1 ? heading_of(run) : "", true});
   return targets;
 }
 

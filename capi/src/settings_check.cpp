@@ -12,6 +12,7 @@
 #include "settings.hpp"
 
 namespace mv::capi {
+
 base::Status check_tls(const runtime::Settings& settings) {
   const std::pair<const char*, const std::string*> files[] = {
       {"tls_cert", &settings.tls_cert}, {"tls_key", &settings.tls_key}, {"tls_ca", &settings.tls_ca}};

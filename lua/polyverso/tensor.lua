@@ -377,11 +377,17 @@ end
 
 -- ------------------------------------------------------------------ arithmetic
 
+-- The result is put into `out`, the call's last argument, if that is given.
+local function into(out, call, ...)
+  if out == nil then return make(call, ...) end
+  call(...)
+  return out
+end
+
 local function binary(op, a, b, out)
-  local apply = out and function(call, ...) call(...) return out end or make
-  if type(b) == "number" then return apply(capi.mv_tensor_scalar, op, a, b, 0, out) end
-  if type(a) == "number" then return apply(capi.mv_tensor_scalar, op, b, a, 1, out) end
-  return apply(capi.mv_tensor_binary, op, operand(a, nil, is_tensor(b) and b), operand(b, nil, is_tensor(a) and a), out)
+  if type(b) == "number" then return into(out, capi.mv_tensor_scalar, op, a, b, 0, out) end
+  if type(a) == "number" then return into(out, capi.mv_tensor_scalar, op, b, a, 1, out) end
+  return into(out, capi.mv_tensor_binary, op, operand(a, nil, is_tensor(b) and b), operand(b, nil, is_tensor(a) and a), out)
 end
 
 for name, op in pairs{add = "ADD", sub = "SUB", mul = "MUL", div = "DIV", pow = "POW"} do

@@ -91,18 +91,19 @@ MasterSocket open_master_socket() {
 }
 
 namespace {
-/// By --replicas, --set or the environment, as the processes read it.
-int replicas_of(const RunOptions& options) {
-  if (options.replicas > 0) return options.replicas;
-  const auto set = options.settings.find("replicas");
-  return std::atoi((set != options.settings.end() ? set->second : value_of("replicas")).c_str());
+/// By --set or the environment, as the processes read it.
+std::string said(const RunOptions& options, const std::string& setting) {
+  const auto set = options.settings.find(setting);
+  return set != options.settings.end() ? set->second : value_of(setting);
 }
-/// By --tls, --set or the environment, as the processes read it. Others read it from elsewhere.
+
+int replicas_of(const RunOptions& options) { return options.replicas > 0 ? options.replicas : std::atoi(said(options, "replicas").c_str()); }
+
+/// Other commands use the files from other folders.
 std::map<std::string, std::string> tls_of(const RunOptions& options) {
   std::map<std::string, std::string> tls;
-  for (const char* const key : {"tls", "tls_cert", "tls_key", "tls_ca"}) {
-    const auto set = options.settings.find(key);
-    const std::string value = set != options.settings.end() ? set->second : value_of(key);
+  for (const char* const key : kTlsSettings) {
+    const std::string value = said(options, key);
     if (!value.empty()) tls[key] = key == std::string_view("tls") ? value : std::filesystem::absolute(value).string();
   }
   return tls;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "run/options.hpp"
+#include "run/registry.hpp"
 
 namespace mv::tools {
 
@@ -38,7 +39,7 @@ struct Meeting {
   std::string secret;          ///< empty: the processes prove that they have the same user
   std::string exits, resizes;  ///< see run/exits.hpp, run/resizes.hpp
   int nodes = 0, replicas = 0;  ///< the number of processes at the start; mv_init_options.replicas
-  std::map<std::string, std::string> tls;  ///< what the run says of tls, tls_cert, tls_key, tls_ca; files with absolute paths
+  std::map<std::string, std::string> tls;  ///< what the run says of kTlsSettings; files with absolute paths
 };
 /// At this port of 127.0.0.1, with a fresh secret. A run with a keeper has the environment's secret, which further processes know, or none. Throws
 /// std::system_error.

@@ -5,17 +5,21 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
 
 namespace mv::tools {
 
+/// The settings of encryption: the mode, and three files.
+inline constexpr std::array<const char*, 4> kTlsSettings = {"tls", "tls_cert", "tls_key", "tls_ca"};
+
 struct RunEntry {
   pid_t pid = 0;  ///< of the launcher
   std::string address, secret, command;
   int nodes = 0, replicas = 0;  ///< the number of processes at the start; mv_init_options.replicas
-  std::map<std::string, std::string> tls;  ///< what the run says of tls, tls_cert, tls_key, tls_ca
+  std::map<std::string, std::string> tls;  ///< what the run says of kTlsSettings
 };
 
 /// A run's own file, until it is destroyed.

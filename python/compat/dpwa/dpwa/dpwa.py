@@ -58,7 +58,8 @@ class DpwaConfiguration:
         self.config = _config_of(self.yaml)
         as_written = _config_of(yaml.load(text, yaml.BaseLoader))  # names that YAML reads as numbers or dates
         for node, written in zip(self.config["nodes"], as_written["nodes"]):
-            node["name"] = written["name"]
+            if "name" in written:  # DpwaConnection reports a node without one
+                node["name"] = written["name"]
 
     def get_nodes(self):
         return self.config["nodes"]

@@ -108,7 +108,7 @@ sim_finds_bug(sim_test_with_bugs a_replaced_worker_is_always_lost "no member was
 polyverso_put_bug(only_the_first_lost_rank_counts engine/collective groups.cpp "    if (!is_here || quitters.contains(peer))"
   "    if ((!is_here || quitters.contains(peer)) && !(BUG && !group->counters().broken.ok()))")
 polyverso_put_bug(a_rank_that_has_finished_breaks_its_groups engine/collective group.cpp "  if (awaits(rank) || (is_silent" "  if ((BUG && is_silent) || awaits(rank) || (is_silent")
-sim_finds_bug(sim_collective_with_bugs only_the_first_lost_rank_counts "not shrunk the group" --seeds 20550..30000)
+sim_finds_bug(sim_collective_with_bugs only_the_first_lost_rank_counts "have not grown the group" --seeds 20550..30000)
 sim_finds_bug(sim_collective_with_bugs a_rank_that_has_finished_breaks_its_groups "has finished" --seeds 700..5000)
 
 add_sim_objects(sim_bugs EXCLUDE_FROM_ALL)

@@ -1,9 +1,13 @@
 // core/shard/keyed: sparse and key-value tables compared with an unordered_map: growing, erasing, scanned, full, saved while they change.
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <list>
@@ -162,6 +166,62 @@ void growth_loses_nothing_and_keeps_entries_small(void**) {
 }
 
 // ---- initial values
+
+/// The address space of this process, in bytes.
+rlim_t address_space() {
+  unsigned long pages = 0;
+  std::FILE* const file = std::fopen("/proc/self/statm", "r");
+  assert_non_null(file);
+  assert_int_equal(std::fscanf(file, "%lu", &pages), 1);
+  std::fclose(file);
+  return pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// Rows that exist and new ones, with memory for more and more of the new ones, until it is enough.
+void without_memory_nothing_changes(Write write, const char* updater, uint64_t capacity) {
+  constexpr size_t kCols = 16, kRows = 6000;
+  constexpr rlim_t kStep = 48 << 10;
+  std::vector<int64_t> ids(kRows);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i * 1'000'003);
+  std::vector<float> values(kRows * kCols);
+  std::iota(values.begin(), values.end(), 1.0f);
+  size_t failures = 0;
+  for (rlim_t more = 0;; more += kStep) {
+    Spec spec = keyed(MV_F32, kCols, updater);
+    spec.capacity = capacity;
+    const auto shard = make(spec);
+    shard->change_rows(Write::Add, 0, std::span(ids).first(kRows / 3), in(values));
+    const auto before = scanned<float>(*shard, 500);
+    rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
+    const rlimit little = {address_space() + more, limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &little), 0);
+    enum { kDone, kNoMemory, kHalfway } how = kDone;
+    try {
+      shard->change_rows(write, 0, ids, in(values));
+    } catch (const Halfway&) {
+      how = kHalfway;
+    } catch (const std::bad_alloc&) {
+      how = kNoMemory;
+    }
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    assert_int_not_equal(how, kHalfway);
+    if (how == kDone) break;
+    ++failures;
+    assert_true(scanned<float>(*shard, 500) == before);
+    shard->change_rows(write, 0, ids, in(values));
+    assert_int_equal(shard->usage().stored, capacity > 0 ? capacity : kRows);
+  }
+  assert_true(failures > 1);
+}
+
+void without_memory_for_all_of_its_rows_a_change_changes_nothing(void**) {
+  if (mv::test::turns(1, 0) == 0) skip();  // sanitizers need more address space
+  without_memory_nothing_changes(Write::Add, "", 0);
+  without_memory_nothing_changes(Write::Set, "", 0);
+  without_memory_nothing_changes(Write::Add, "momentum rate=0.1 momentum=0.9", 0);
+  without_memory_nothing_changes(Write::Add, "", 5000);
+}
 
 void rows_not_stored_are_random_within_their_range(void**) {
   Spec spec = keyed(MV_F32, 4);
@@ -626,6 +686,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(it_behaves_like_a_map),
       cmocka_unit_test(growth_loses_nothing_and_keeps_entries_small),
+      cmocka_unit_test(without_memory_for_all_of_its_rows_a_change_changes_nothing),
       cmocka_unit_test(rows_not_stored_are_random_within_their_range),
       cmocka_unit_test(initial_values_fit_their_dtype),
       cmocka_unit_test(each_row_has_its_states),

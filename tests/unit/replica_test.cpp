@@ -49,7 +49,9 @@ struct Pair {
   Pair() {
     primary.part.lead();
     primary.part.pass_on([this](const replica::Part::Input& input) {
-      const auto frame = builder.finish(wire::Body::Replicate, replica::write_input(builder.fbb(), 1, input));
+      fails_at = std::exchange(failing_allocation, 0);  // only the primary lacks memory, and not here
+      const auto payload = input.payload.empty() ? nullptr : base::Payload::copy(input.payload);
+      const auto frame = builder.finish(wire::Body::Replicate, replica::write_input(builder.fbb(), 1, input), payload);
       const base::Status replayed = backup.part.replay(kBackup, *message_of(frame).body_as_Replicate(), payload_of(frame), nullptr);
       assert_true(replayed.ok());
       ++inputs;
@@ -98,6 +100,17 @@ struct Pair {
     payload.insert(payload.end(), of_rows.begin(), of_rows.end());
     primary.part.on_message(kWorker, message_of(frame), payload, nullptr);
   }
+  /// change(), in which the primary's allocation of number `fails_at` fails.
+  void change_failing(uint32_t table, const std::vector<int64_t>& rows, const std::vector<float>& values) {
+    failing_allocation = std::exchange(fails_at, 0);
+    try {
+      change(table, rows, values);
+    } catch (...) {
+      failing_allocation = 0;
+      throw;
+    }
+    if (failing_allocation > 0) fails_at = std::exchange(failing_allocation, 0);
+  }
   /// Compares all pieces at least once, and returns the number of tables that differ.
   size_t compared() {
     for (int i = 0; i < 40; ++i) primary.part.compare();
@@ -110,6 +123,7 @@ struct Pair {
   uint32_t tables = 0;
   uint64_t seq = 0;
   size_t inputs = 0;
+  uint64_t fails_at = 0;  ///< see change_failing()
 };
 
 std::vector<int64_t> numbers(size_t count) {
@@ -245,6 +259,76 @@ void a_comparison_waits_for_the_one_before(void**) {
   }
 }
 
+// ---- lack of memory
+
+/// The status of the only answer with an error among what was sent; MV_OK: there is none.
+mv_status error_in(unit::KeepingLink& link) {
+  mv_status error = MV_OK;
+  for (const base::Frame& frame : link.take()) {
+    const auto status = static_cast<mv_status>(message_of(frame).status());
+    assert_true(error == MV_OK || status == MV_OK);
+    if (status != MV_OK) error = status;
+  }
+  return error;
+}
+
+/// Whether the primary has memory for new rows, or where in a change it lacks that, both copies change alike, or the process ends.
+void rows_without_memory_are_refused_by_both(void**) {
+  size_t refused = 0, ended = 0;
+  for (uint64_t nth = 1;; ++nth) {
+    Pair pair;
+    pair.create(MV_KEYVALUE, 0, 0, "momentum rate=0.1 momentum=0.9");
+    const std::vector<int64_t> some = numbers_here(pair.primary.shard(0), 400), all = numbers_here(pair.primary.shard(0), 8000);
+    pair.change(0, some, std::vector<float>(some.size() * 2, 1));
+    pair.primary.part.streams().flush();
+    assert_int_equal(error_in(pair.primary.link), MV_OK);
+    pair.fails_at = nth;
+    try {
+      pair.change_failing(0, all, std::vector<float>(all.size() * 2, 2));
+    } catch (const std::bad_alloc&) {
+      ++ended;
+      continue;
+    }
+    const bool none_failed = std::exchange(pair.fails_at, 0) > 0;
+    const mv_status error = error_in(pair.primary.link);
+    assert_true(error == MV_OK || error == MV_ENOMEM);
+    refused += error == MV_ENOMEM ? 1 : 0;
+    for (Copy* copy : {&pair.primary, &pair.backup}) assert_int_equal(copy->shard(0).usage().stored, error == MV_OK ? all.size() : some.size());
+    assert_int_equal(pair.compared(), 0);
+    pair.change(0, all, std::vector<float>(all.size() * 2, 3));
+    assert_int_equal(pair.backup.shard(0).usage().stored, all.size());
+    assert_int_equal(pair.compared(), 0);
+    if (none_failed) break;
+  }
+  assert_true(refused > 3 && ended > 0);
+}
+
+/// The back-up knows, too, that the creation has failed: a worker that did not get the answer asks it again.
+void a_table_without_memory_is_refused_by_both(void**) {
+  Pair pair;
+  pair.create(MV_MATRIX, 4);
+  const auto create = [&](replica::Part& part, uint64_t seq) {
+    shard::Spec spec;
+    spec.name = "large";
+    spec.kind = MV_MATRIX;
+    spec.rows = uint64_t{1} << 46;
+    spec.cols = 2;
+    spec.dtype = MV_I64;
+    std::vector<flatbuffers::Offset<wire::TableSpec>> specs{table::write_spec(pair.builder.fbb(), spec)};
+    auto frame = pair.builder.finish(wire::Body::Create, wire::CreateCreate(pair.builder.fbb(), pair.builder.fbb().CreateVector(specs)));
+    wire::stamp(frame, seq, 0);
+    part.on_message(kWorker, message_of(frame), {}, nullptr);
+  };
+  assert_int_equal(error_in(pair.primary.link), MV_OK);
+  create(pair.primary.part, ++pair.seq);
+  assert_int_equal(error_in(pair.primary.link), MV_ENOMEM);
+  pair.tables = pair.primary.tables.numbers();
+  pair.create(MV_MATRIX, 4);  // it has the number after the one that was refused, on both
+  pair.backup.part.lead();
+  create(pair.backup.part, pair.seq - 1);
+  assert_int_equal(error_in(pair.backup.link), MV_ENOMEM);
+}
+
 // ---- a new back-up
 
 constexpr base::Peer kNew = 3;
@@ -357,7 +441,6 @@ struct Transferring : Pair {
   std::shared_ptr<replica::Transfer> transfer;
   std::shared_ptr<replica::Offer> offer;
   bool is_equal = false, has_failed = false;
-  uint64_t fails_at = 0;
   base::Status refusal;
   bool withholds = false;  ///< the receiver acknowledges inputs when it processes them
 };
@@ -657,6 +740,8 @@ int main() {
       cmocka_unit_test(a_copy_overtakes_inputs_that_wait_for_it),
       cmocka_unit_test(a_new_backup_gets_what_workers_got),
       cmocka_unit_test(a_part_with_an_order_of_use_is_copied),
+      cmocka_unit_test(rows_without_memory_are_refused_by_both),
+      cmocka_unit_test(a_table_without_memory_is_refused_by_both),
       cmocka_unit_test(a_server_without_memory_for_a_copy_goes_on),
       cmocka_unit_test(a_receiver_without_memory_for_a_copy_refuses_it),
       cmocka_unit_test(a_copy_that_breaks_off_or_does_not_fit_is_refused),

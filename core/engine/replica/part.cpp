@@ -35,8 +35,9 @@ flatbuffers::Offset<wire::Replicate> write_input(flatbuffers::FlatBufferBuilder&
     const checkpoint::FileEntry file = input.save->file.value_or(checkpoint::FileEntry());
     save = wire::CreatePartOfSaveDirect(fbb, input.save->path.c_str(), file.name.c_str(), file.bytes, file.checksum.c_str());
   }
+  const auto refused = input.refused.empty() ? 0 : fbb.CreateVector(input.refused.data(), input.refused.size());
   return wire::CreateReplicate(fbb, part, input.event, input.client, input.seq, input.request != nullptr ? input.request->done() : 0, header,
-                               input.why.code(), text, worker, piece ? &*piece : nullptr, nullptr, of_round, input.number, input.epoch, input.to, save);
+                               input.why.code(), text, worker, piece ? &*piece : nullptr, nullptr, of_round, input.number, input.epoch, input.to, save, refused);
 }
 
 void Part::start(const cluster::View& view, const cluster::Member& server, table::Server& tables, bool has_copy) {
@@ -50,16 +51,19 @@ void Part::start(const cluster::View& view, const cluster::Member& server, table
 
 void Part::lead() {
   leads_ = true;
+  tables_->refusals().set_alone(true);
   outbox_.open();
 }
 
 void Part::pass_on(Log log, size_t unacknowledged) {
   log_ = std::move(log);
+  tables_->refusals().set_alone(false);
   outbox_.hold(unacknowledged);
 }
 
 void Part::lead_alone() {
   log_ = nullptr;
+  tables_->refusals().set_alone(true);
   waiting_.clear();
   for (const Unsent& unsent : std::exchange(unsent_, {})) tables_->release(unsent.asked);
   outbox_.release();
@@ -308,23 +312,41 @@ base::SinkRef Part::place(const wire::Message&, size_t bytes) {
   return base::Sink::into(block.bytes, block.memory);
 }
 
+/// An input whose processing may lack memory: the copies learn with it what was refused.
+template <typename Work>
+void Part::log_after(Input input, const Work& work) {
+  outbox_.begin();
+  tables_->refusals().begin();
+  work();
+  const std::vector<uint32_t> refused = tables_->refusals().end();
+  input.refused = refused;
+  log(std::move(input));
+  outbox_.end();
+}
+
 void Part::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) {
   const bool is_input = !tables_->only_reads(request) && (has_all_ || !tables_->is_without_backups(request));
-  if (!log_ || !is_input) return tables_->on_request(asked, request, payload, staged);
+  const auto process = [&] { tables_->on_request(asked, request, payload, staged); };
+  if (!log_ || !is_input) return process();
   if (tables_->only_waits(asked.client, request)) {
     keep_waiting(asked, request, payload);
-    return tables_->on_request(asked, request, payload, staged);
+    return process();
   }
   if (may_withhold_ && tables_->may_withhold(asked, request)) return pass_part(asked, request, payload, staged);
-  if (const base::Status lacks = leads_ ? tables_->prepare(request) : base::Status(); !lacks.ok()) return streams_.fail(asked, lacks);  // a copy follows
   send_before(asked, request);
-  log({.event = ReplicaEvent::Asked, .client = asked.client, .seq = asked.seq, .request = &request, .payload = payload, .staged = staged});
-  tables_->on_request(asked, request, payload, staged);
+  const Input input{.event = ReplicaEvent::Asked, .client = asked.client, .seq = asked.seq, .request = &request, .payload = payload, .staged = staged};
+  if (leads_ && tables_->may_lack_memory(request)) return log_after(input, process);
+  log(input);
+  process();
 }
 
 void Part::on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) {
-  log({.event = ReplicaEvent::Granted, .client = asked.client, .seq = asked.seq, .payload = payload, .staged = staged});
-  tables_->on_data(asked, payload, staged);
+  const auto process = [&] { tables_->on_data(asked, payload, staged); };
+  if (!log_) return process();
+  const Input input{.event = ReplicaEvent::Granted, .client = asked.client, .seq = asked.seq, .payload = payload, .staged = staged};
+  if (leads_ && tables_->may_lack_memory(asked)) return log_after(input, process);
+  log(input);
+  process();
 }
 
 void Part::on_cancel(const rpc::Asked& asked) {
@@ -378,6 +400,7 @@ base::Status Part::replay(base::Peer self, const wire::Replicate& input, std::sp
 base::Status Part::replay_input(base::Peer self, const wire::Replicate& input, std::span<const std::byte> payload, const base::SinkRef& staged) {
   const rpc::Asked asked{input.client(), input.seq()};
   inputs_ = input.number();
+  tables_->refusals().expect(input.refused() != nullptr ? std::vector<uint32_t>(input.refused()->begin(), input.refused()->end()) : std::vector<uint32_t>());
   switch (input.event()) {
     case ReplicaEvent::Asked: {
       if (input.header() == nullptr) break;

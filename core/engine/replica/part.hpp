@@ -29,7 +29,8 @@ namespace mv::replica {
 ///
 /// Gets that change nothing are not inputs. The parts of a merging table's round are one input together, with their sum
 /// in place of their values. Until then they are withheld from the back-up, and not acknowledged (part_rounds.cpp).
-/// If one of the two has no memory for an input, its process ends: see table::Roster::has_copy(). Loop thread only.
+/// If the primary has no memory for what an input needs, both refuse that. If only the back-up has none, its process ends: see
+/// table::Refusals. Loop thread only.
 class Part final : private rpc::Service {
  public:
   /// A request that was not sent to the back-up yet.
@@ -56,6 +57,7 @@ class Part final : private rpc::Service {
     uint64_t epoch = 0;                  ///< Copy: of the primary's view
     base::Peer to = base::kNobody;       ///< Copy: the next back-up, which gets its copy from `client`
     const checkpoint::HeldSave* save = nullptr;  ///< Snapshot, Written
+    std::span<const uint32_t> refused = {};  ///< see table::Refusals
   };
   using Log = std::function<void(const Input&)>;
 
@@ -159,6 +161,8 @@ class Part final : private rpc::Service {
   void on_cancel(const rpc::Asked& asked) override;
   bool starts_again(const wire::Message& request) override { return tables_->is_gone(request); }
   void log(Input input);
+  template <typename Work>
+  void log_after(Input input, const Work& work);
   void pass_part(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged);
   void send_round(const std::vector<table::WithheldParts::Merge>& merges, const Unsent& last);
   bool send_sum(const std::vector<table::WithheldParts::Merge>& merges, const Unsent& last);

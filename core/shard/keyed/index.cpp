@@ -22,7 +22,7 @@ void Index::clear(unsigned bits) {
     memory_ = pool_->take(bits, user_);
     words_ = memory_.get();
     bits_ = bits;
-    most_ = (capacity() * (180 + user_ * 38 / pool_->users())) >> 8;
+    most_ = most_of(bits);
     seen_.store(reinterpret_cast<uintptr_t>(words_) | bits_, std::memory_order_relaxed);
   } else {
     std::memset(words_, 0, bytes());

@@ -123,10 +123,17 @@ class Index {
     const uint32_t* words_;
     unsigned bits_, skipped_;
   };
+  /// The number of entries that can be inserted before the table has to grow.
+  size_t room() const { return most_ - std::min(most_, used_ + dead_); }
+  /// Makes room for `more` entries; calls hash_of(slot) for all others. Throws std::bad_alloc, and changes nothing then.
+  template <typename HashOf>
+  void reserve(size_t more, const HashOf& hash_of) {
+    if (room() < more) rebuild(more, hash_of);
+  }
   /// Inserts a new entry. If the table has to grow, it calls hash_of(slot) for all others.
   template <typename HashOf>
   void insert(uint64_t hash, uint32_t slot, const HashOf& hash_of) {
-    if (used_ + dead_ >= most_) rebuild(hash_of);
+    reserve(1, hash_of);
     put(hash, slot);
     ++used_;
   }
@@ -149,16 +156,20 @@ class Index {
     if (words_[at] == kDead) --dead_;
     words_[at] = (static_cast<uint32_t>(hash) & ~mask()) | (slot + 1);
   }
-  /// Rebuilds the table without tombstones, larger if needed.
+  /// The most entries of a table of this size.
+  size_t most_of(unsigned bits) const { return ((size_t{1} << bits) * (180 + user_ * 38 / pool_->users())) >> 8; }
+  /// Rebuilds the table without tombstones, and larger if it has to be for `more` entries.
   template <typename HashOf>
-  void rebuild(const HashOf& hash_of) {
+  void rebuild(size_t more, const HashOf& hash_of) {
     std::vector<uint32_t> slots;
     slots.reserve(used_);
     for (size_t i = 0; i < capacity(); ++i) {
       if (const uint32_t found = slot(i); found != kNone) slots.push_back(found);
     }
     const bool grows = used_ >= most_ / 4 * 3;  // otherwise there are many tombstones
-    clear(words_ == nullptr ? kLeastBits : bits_ + (grows ? 1 : 0));
+    unsigned bits = words_ == nullptr ? kLeastBits : bits_ + (grows ? 1 : 0);
+    while (most_of(bits) < used_ + more) ++bits;
+    clear(bits);
     std::array<uint64_t, 64> hashes;  // several at a time: their records are far apart in memory
     for (size_t first = 0; first < slots.size(); first += hashes.size()) {
       const auto some = std::span(slots).subspan(first, std::min(hashes.size(), slots.size() - first));

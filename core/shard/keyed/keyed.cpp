@@ -24,6 +24,8 @@ constexpr uint64_t kPartRows = 1 << 16;
 constexpr size_t kBatch = 1024;
 /// Rows whose records should be prefetched at the same time, and partitions that may be locked for that.
 constexpr size_t kInFlight = 64, kMostLocked = 8;
+/// A partition with so many times the rows of a call gets room for all of them, even if it has most: the next call need not look.
+constexpr size_t kRoomy = 8;
 
 uint64_t share_of(const Spec& spec, const Position& place) { return (spec.capacity + place.servers - 1) / place.servers; }
 
@@ -119,6 +121,41 @@ void KeyedShard::for_parts(std::span<const int64_t> rows, const Work& work) {
 
 // ------------------------------------------------------------ changes
 
+void KeyedShard::note_room(Partition& part) const {
+  const size_t room = part.records.room();
+  const bool evicts = most_rows_ > 0 && part.records.size() + room >= most_rows_;
+  part.room.store(evicts ? SIZE_MAX : room, std::memory_order_relaxed);
+}
+
+void KeyedShard::make_room(std::span<const int64_t> rows) {
+  std::array<size_t, 1 << kPartBits> counts{}, missing{};
+  for (const int64_t id : rows) ++counts[part_of(base::mix(static_cast<uint64_t>(id)))];
+  const auto lacks = [&](const Partition& part) { return counts[part.index] > part.room.load(std::memory_order_relaxed); };
+  if (std::ranges::none_of(parts_, [&](const auto& part) { return lacks(*part); })) return;
+  for_parts(rows, [&](const Partition& part, const Batch& batch) {
+    if (!lacks(part)) return;
+    for (const uint16_t place : batch.places)
+      if (part.records.find(batch.rows[place], batch.hashes[place], batch.likely[place]) == Records::kNone) ++missing[part.index];
+  });
+  for (const auto& part : parts_) {
+    if (!lacks(*part)) continue;
+    std::lock_guard lock(part->mutex);
+    Records& records = part->records;
+    const size_t count = counts[part->index], most = most_rows_ > 0 ? most_rows_ - records.size() : SIZE_MAX;
+    const size_t needed = std::min(missing[part->index], most);
+    const bool is_roomy = count * kRoomy <= records.size();
+    if (needed == 0 && !is_roomy) continue;
+    before_change(*part);
+    try {
+      records.reserve(is_roomy ? std::min(count, most) : needed);
+    } catch (const std::bad_alloc&) {
+      if (!is_roomy) throw;
+      records.reserve(needed);
+    }
+    note_room(*part);
+  }
+}
+
 uint32_t KeyedShard::reach(Partition& part, int64_t id, uint64_t hash, uint32_t likely, bool* is_new) {
   Records& records = part.records;
   const uint32_t slot = records.find(id, hash, likely);
@@ -165,7 +202,8 @@ void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t
     std::lock_guard lock(mutex_);
     steps.of(model_);
   }
-  bool any = false;
+  if (rows.size() > 1 && write != Write::Erase) make_room(rows);
+  bool any = false;  // Halfway is left for what make_room() does not know: what workers got, and other threads
   const auto change_one = [&](Partition& part, const Batch& batch, uint16_t place) {
     const int64_t id = batch.rows[place];
     if (write == Write::Erase) {
@@ -195,6 +233,7 @@ void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t
   try {
     for_parts(rows, [&](Partition& part, const Batch& batch) {
       change_batch(part, batch);
+      note_room(part);
       any = true;
     });
   } catch (const std::bad_alloc&) {
@@ -281,6 +320,7 @@ base::Status KeyedShard::restore(const Restored& rows) {
       for (size_t i = 0; i < rows.states.size(); ++i)
         std::memcpy(part.records.state(slot, i), rows.states[i].data() + source, row_bytes);
     }
+    note_room(part);
   });
   return {};
 }
@@ -311,6 +351,7 @@ base::Status KeyedShard::set_updater(const UpdaterSpec& updater) {
         part->records.clear_states();
       else
         part->records.relayout(layout, pool);
+      note_room(*part);
       part->records.drop_backups();
     }
     part->model = model;

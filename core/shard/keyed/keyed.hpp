@@ -5,6 +5,7 @@
 // one partition at a time. Memory per entry: see records.hpp. With a capacity, a full partition evicts its least
 // recently used row. A shard of few rows has one partition, so its order of use is exact.
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -67,6 +68,7 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
     Records records;
     ModelRef model;
     KeyedSnapshot* unread = nullptr;  ///< a snapshot that has not read all of the partition
+    std::atomic<size_t> room{0};      ///< rows that can be made without more memory; written under the lock
   };
   /// Some rows of a call, all of one partition.
   struct Batch {
@@ -88,6 +90,10 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
   /// The same before a worker gets something of it, if the updater keeps backups.
   void before_get(Partition& part);
 
+  /// Call this under the partition's lock after changes in it.
+  void note_room(Partition& part) const;
+  /// Gets all memory that these rows need, so that a change of many rows is made or not. Throws std::bad_alloc.
+  void make_room(std::span<const int64_t> rows);
   /// The row's record, made if there is none; sets *is_new. Evicts another record if the partition is full.
   uint32_t reach(Partition& part, int64_t id, uint64_t hash, uint32_t likely, bool* is_new);
   void add(Partition& part, const Step* step, Worker worker, uint32_t slot, int64_t id, const std::byte* values);

@@ -23,6 +23,11 @@ uint32_t Records::find(int64_t id, uint64_t hash) const {
   return position < index_.capacity() ? index_.slot(position) : kNone;
 }
 
+void Records::reserve(size_t more) {
+  if (const size_t slots = index_.size() + more; slots > 0) slab_.reach(static_cast<uint32_t>(slots - 1));  // erased records are used again
+  index_.reserve(more, [&](uint32_t slot) { return base::mix(static_cast<uint64_t>(id(slot))); });
+}
+
 uint32_t Records::insert(int64_t id, uint64_t hash) {
   const uint32_t slot = free_ != kNone ? free_ : used_;
   slab_.reach(slot);

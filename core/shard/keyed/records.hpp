@@ -6,6 +6,7 @@
 // plus its values and states; 23.5 with a capacity. Erased records are reused, but freed only when the table is
 // destroyed.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -101,6 +102,10 @@ class Records {
     const bool is_it = likely != kNone && !layout_.is_linked && this->id(likely) == id;
     return is_it ? likely : find(id, hash);
   }
+  /// The number of records that insert() can make without more memory.
+  size_t room() const { return std::min(slab_.slots() - index_.size(), index_.room()); }
+  /// Makes room for `more` records. Throws std::bad_alloc; others see no change then.
+  void reserve(size_t more);
   /// Makes a record for an id that has none. Its values are undefined, its states zeros. Throws std::bad_alloc.
   uint32_t insert(int64_t id, uint64_t hash);
   /// False if there is no such id.

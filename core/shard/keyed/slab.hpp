@@ -56,6 +56,8 @@ class Slab {
   void reach(uint32_t slot) {
     while (!has(slot)) chunks_.push_back(pool_->take());
   }
+  /// The number of usable slots.
+  size_t slots() const { return chunks_.size() << shift_; }
   size_t stride() const { return stride_; }
   size_t bytes() const { return chunks_.size() * pool_->chunk_bytes(); }
 

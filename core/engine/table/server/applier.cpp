@@ -8,13 +8,19 @@
 namespace mv::table {
 
 base::Status Applier::apply(Table& table, base::Peer client, const HeldChange& change) {
+  const bool has_copy = roster_.has_copy(table.spec);
+  if (has_copy && refusals_.is_refused())
+    return base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for the change", table.spec.name, roster_.index());
+  base::Status status = try_to_apply(table, client, change);
+  if (!has_copy || status.ok()) return status;
+  if (status.code() == MV_ESYSTEM) throw shard::DeviceFailure(status);  // the copies go on with this change
+  if (status.code() == MV_ENOMEM && !refusals_.refuse()) throw std::bad_alloc();
+  return status;
+}
+
+base::Status Applier::try_to_apply(Table& table, base::Peer client, const HeldChange& change) {
   shard::Shard& shard = *table.shard;
-  if (change.updater != nullptr) {
-    base::Status set = shard.set_updater(*change.updater);
-    if (set.code() == MV_ENOMEM && roster_.has_copy(table.spec)) throw std::bad_alloc();
-    if (set.code() == MV_ESYSTEM && roster_.has_copy(table.spec)) throw shard::DeviceFailure(set);
-    return set;
-  }
+  if (change.updater != nullptr) return shard.set_updater(*change.updater);
   const wire::Write write = change.write;
   const shard::Worker worker = roster_.worker_id(client);
   try {
@@ -33,10 +39,9 @@ base::Status Applier::apply(Table& table, base::Peer client, const HeldChange& c
   } catch (const shard::Halfway&) {
     throw;  // breaks the node down: the content of the table is unknown
   } catch (const shard::DeviceFailure& failure) {
-    if (roster_.has_copy(table.spec)) throw;  // the copy goes on with this change
     return failure.status();
   } catch (const std::bad_alloc&) {
-    if (!table.spec.is_keyed() || roster_.has_copy(table.spec)) throw;
+    if (!table.spec.is_keyed()) throw;
     // A keyed table grows with its input. The server continues without these rows.
     return base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for more rows", table.spec.name, roster_.index());
   }

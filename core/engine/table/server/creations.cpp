@@ -18,25 +18,7 @@ bool is_set(const flatbuffers::Vector<uint8_t>* flags, size_t at) {
 }
 }  // namespace
 
-base::Status Creations::prepare(const wire::Create& request) {
-  prepared_.clear();
-  if (request.specs() == nullptr) return {};
-  for (const wire::TableSpec* each : *request.specs()) {
-    const auto spec = std::make_shared<const shard::Spec>(read_spec(*each));
-    if (registry_.number_of(spec->name) != Registry::kNoTable || !check_spec(*spec).ok()) continue;
-    auto made = registry_.make_shard(spec);
-    if (made.ok()) {
-      prepared_.emplace(spec->name, std::move(made).value());
-    } else if (made.status().code() == MV_ENOMEM) {
-      prepared_.clear();
-      return made.status();
-    }
-  }
-  return {};
-}
-
 void Creations::create(const rpc::Asked& asked, const wire::Create& request, std::span<const std::byte> payload) {
-  const auto prepared = std::exchange(prepared_, {});
   if (request.specs() == nullptr || request.specs()->size() == 0) return rpc_.fail(asked, base::error(MV_EPROTOCOL, "a table without a spec"));
   if (!roster_.is_active(asked.client)) return rpc_.fail(asked, base::error(MV_ESTATE, "only workers create tables"));
   std::vector<shard::Spec> specs;
@@ -49,8 +31,7 @@ void Creations::create(const rpc::Asked& asked, const wire::Create& request, std
   base::Status wrong = check(asked, request, specs, numbers);
   for (size_t i = 0; i < specs.size() && wrong.ok(); ++i) {
     if (numbers[i] != Registry::kNoTable) continue;
-    const auto ready = prepared.find(specs[i].name);
-    numbers[i] = registry_.add(std::make_shared<const shard::Spec>(std::move(specs[i])), ready != prepared.end() ? ready->second : nullptr);
+    numbers[i] = registry_.add(std::make_shared<const shard::Spec>(std::move(specs[i])));
     wrong = std::exchange(registry_.at(numbers[i])->broken, {});
   }
   if (wrong.ok()) wrong = take_initial(request, numbers, payload);

@@ -19,8 +19,6 @@ class Creations {
   Creations(rpc::Server& rpc, const RequestClock& clock, const Roster& roster, Registry& registry, HeldRequests& held)
       : rpc_(rpc), clock_(clock), roster_(roster), registry_(registry), held_(held) {}
 
-  /// Makes the shards of the message's new tables, for the next create(). With a copy, a creation that fails afterwards ends the process.
-  base::Status prepare(const wire::Create& request);
   /// Creates all tables of the message, or none. An error with one of them ends the creation of all, for other workers
   /// as well.
   void create(const rpc::Asked& asked, const wire::Create& request, std::span<const std::byte> payload);
@@ -67,7 +65,6 @@ class Creations {
   HeldRequests& held_;
   wire::FrameBuilder builder_;
   std::map<rpc::Asked, Readying> readying_;
-  std::map<std::string, std::shared_ptr<shard::Shard>> prepared_;
 };
 
 }  // namespace mv::table

@@ -31,12 +31,19 @@ uint32_t Registry::number_of(std::string_view name) {
   return last_named_ = known->second;
 }
 
+/// MV_ENOMEM: here and in the copies.
+base::Result<std::shared_ptr<shard::Shard>> Registry::make_or_refuse(const shard::SpecRef& spec) const {
+  if (!roster_.has_copy(*spec)) return make_shard(spec);
+  if (refusals_.is_refused()) return base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for it", spec->name, roster_.index());
+  auto made = make_shard(spec);
+  if (!made.ok() && made.status().code() == MV_ENOMEM && !refusals_.refuse()) throw std::bad_alloc();
+  return made;
+}
+
 std::unique_ptr<Table> Registry::make(uint32_t number, shard::SpecRef spec, std::shared_ptr<shard::Shard> shard) const {
   const shard::Consistency consistency = spec->consistency(roster_.is_sync(), roster_.workers());
-  const bool has_copy = roster_.has_copy(*spec);
   auto table = std::make_unique<Table>(decisions_, number, spec, consistency);
-  auto made = shard != nullptr ? base::Result(std::move(shard)) : make_shard(std::move(spec));
-  if (!made.ok() && made.status().code() == MV_ENOMEM && has_copy) throw std::bad_alloc();
+  auto made = shard != nullptr ? base::Result(std::move(shard)) : make_or_refuse(spec);
   if (made.ok())
     table->shard = std::move(made).value();
   else

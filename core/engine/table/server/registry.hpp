@@ -9,6 +9,7 @@
 
 #include "base/names.hpp"
 #include "engine/rpc/server.hpp"
+#include "engine/table/server/refusals.hpp"
 #include "engine/table/server/table.hpp"
 
 namespace mv::table {
@@ -18,8 +19,8 @@ class Registry {
  public:
   static constexpr uint32_t kNoTable = UINT32_MAX;
 
-  Registry(rpc::Server& rpc, const Roster& roster, GateDecisions& decisions, bool shares_memory)
-      : rpc_(rpc), roster_(roster), decisions_(decisions), shares_memory_(shares_memory) {}
+  Registry(rpc::Server& rpc, const Roster& roster, Refusals& refusals, GateDecisions& decisions, bool shares_memory)
+      : rpc_(rpc), roster_(roster), refusals_(refusals), decisions_(decisions), shares_memory_(shares_memory) {}
 
   /// The numbers given so far: 0 .. size() - 1.
   uint32_t size() const { return static_cast<uint32_t>(tables_.size()); }
@@ -64,9 +65,11 @@ class Registry {
 
  private:
   std::unique_ptr<Table> make(uint32_t number, shard::SpecRef spec, std::shared_ptr<shard::Shard> shard) const;
+  base::Result<std::shared_ptr<shard::Shard>> make_or_refuse(const shard::SpecRef& spec) const;
 
   rpc::Server& rpc_;
   const Roster& roster_;
+  Refusals& refusals_;
   GateDecisions& decisions_;
   const bool shares_memory_;  ///< other processes of this machine may map the shards
   const std::shared_ptr<shard::Families> families_ = std::make_shared<shard::Families>();

@@ -44,8 +44,8 @@ class Roster {
   /// The number of servers, and the index of this one.
   uint64_t servers() const { return servers_; }
   uint64_t index() const { return index_; }
-  /// Whether this server's tables would differ from their copy if the server ran out of memory and continued. Running
-  /// out of memory is fatal then: the copy continues, or this server without its copy.
+  /// Whether other processes execute the requests for this table, and must get the same results: what one of them cannot
+  /// do, all must refuse (Refusals), or it ends.
   bool has_copy(const shard::Spec& spec) const { return has_copy_ && (copies_all_ || spec.has_backups()); }
   void set_has_copy(bool on) { has_copy_ = on; }
   /// Whether the copy also has the values of tables without back-ups, as while the server drains.

@@ -8,11 +8,11 @@ Server::Server(const base::Clock& clock, rpc::Server& rpc, base::Pool& pool, boo
     : rpc_(rpc),
       clock_(clock),
       held_(clock_),
-      applier_(roster_, pool),
+      applier_(roster_, refusals_, pool),
       merger_(roster_, pool, held_, applier_, withheld_),
       answers_(rpc, roster_, pool),
       decisions_(rpc, clock_, held_, applier_, merger_, answers_, withheld_),
-      registry_(rpc, roster_, decisions_, shares_memory),
+      registry_(rpc, roster_, refusals_, decisions_, shares_memory),
       changes_(rpc, clock_, roster_, pool, registry_, held_, applier_, withheld_),
       losses_(registry_),
       gets_(rpc, roster_, registry_, held_, losses_, answers_),
@@ -183,9 +183,22 @@ void Server::release(const rpc::Asked& asked) {
   if (table != nullptr) decisions_.accept(*table, asked);
 }
 
-base::Status Server::prepare(const wire::Message& request) {
-  const wire::Create* const create = request.body_as_Create();
-  return create != nullptr ? creations_.prepare(*create) : base::Status();
+/// Keyed tables grow; devices need memory for what they compute.
+bool Server::may_lack_memory(uint32_t number) const {
+  const Table* const table = registry_.at(number);
+  return table != nullptr && (table->spec.is_keyed() || table->spec.is_on_device());
+}
+
+bool Server::may_lack_memory(const wire::Message& request) const {
+  if (request.body_type() == wire::Body::Create || request.body_type() == wire::Body::SetUpdater) return true;
+  if (const auto* change = request.body_as_Change()) return may_lack_memory(change->table());
+  const auto* many = request.body_as_ChangeMany();
+  return many != nullptr && many->tables() != nullptr && std::ranges::any_of(*many->tables(), [this](uint32_t number) { return may_lack_memory(number); });
+}
+
+bool Server::may_lack_memory(const rpc::Asked& offered) const {
+  const HeldChange* const change = held_.changes().find(offered);
+  return change != nullptr && may_lack_memory(change->table);
 }
 
 void Server::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,

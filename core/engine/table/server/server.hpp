@@ -49,8 +49,11 @@ class Server {
   /// The worker replaces a lost one. The tables that it creates again exist as they are.
   void worker_joined(base::Peer worker);
 
-  /// Gets the memory that the request needs for new tables: to be called before a copy hears of the request. MV_ENOMEM: fail it.
-  base::Status prepare(const wire::Message& request);
+  /// Whether the request, or the values that this change has offered, may need memory that this server lacks: it is
+  /// processed before the copies get it, with the refusals.
+  bool may_lack_memory(const wire::Message& request) const;
+  bool may_lack_memory(const rpc::Asked& offered) const;
+  Refusals& refusals() { return refusals_; }
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
                   const base::SinkRef& staged);
   void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) { changes_.data(asked, payload, staged); }
@@ -111,6 +114,7 @@ class Server {
   void cancel_held(const rpc::Asked& asked);
   bool only_reads(uint32_t number, bool gated) const;
   bool only_waits(uint32_t number) const;
+  bool may_lack_memory(uint32_t number) const;
   void lose(Table& table, const base::Status& why);
 
   rpc::Server& rpc_;
@@ -119,6 +123,7 @@ class Server {
   Roster roster_;
   HeldRequests held_;
   WithheldParts withheld_;
+  Refusals refusals_;
   Applier applier_;
   Merger merger_;
   Answers answers_;

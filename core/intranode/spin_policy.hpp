@@ -17,7 +17,7 @@ namespace mv::intranode {
 /// ranks may share a processor for a while.
 ///
 /// If ranks outnumber the processors that they may use, a waiter yields its own between two checks. The rank that it
-/// waits for then goes on at once, which takes a twentieth of a sleep and a wake-up. Such waiters always spin, and for
+/// waits for then continues at once, which takes a twentieth of a sleep and a wake-up. Such waiters always spin, and for
 /// longer the more ranks share a processor, but for less after failures: a rank that has work may get its processor back
 /// late.
 class SpinPolicy {

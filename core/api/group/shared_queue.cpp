@@ -15,7 +15,7 @@ namespace {
 
 /// If callers have waited so many times in a row, each time within so long after the start, the thread looks for operations
 /// at intervals instead of being woken for each one; after so many looks in vain it sleeps again. Guesses: a wake-up takes 5
-/// to 50 us. It takes no time worth mentioning of a large operation, which may go on while its caller computes.
+/// to 50 us. It is a negligible part of a large operation, which may run while its caller computes.
 constexpr int kPromptInARow = 4, kLooksInVain = 10;
 constexpr base::Nanos kPrompt = std::chrono::microseconds(200), kLookEvery = std::chrono::microseconds(500);
 constexpr uint64_t kLarge = 64 << 10;
@@ -194,7 +194,7 @@ SharedQueue::Job SharedQueue::next_job() {
   return job;
 }
 
-/// Requires the turn. False if a signal interrupted the operation, which goes on.
+/// Requires the turn. False if a signal interrupted the operation, which continues.
 bool SharedQueue::attempt(Job& job) noexcept {
   try {
     base::Status status = job.begun ? context_->finish(job.call->deadline()) : carry_out(job.operation, job.call->deadline());

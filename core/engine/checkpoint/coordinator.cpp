@@ -88,7 +88,7 @@ void Coordinator::on_cancel(const rpc::Asked& asked) {
   auto& mine = waiting_[asked.client];
   const auto waits = std::find_if(mine.begin(), mine.end(), [&](const Request& request) { return request.asked == asked; });
   if (std::erase_if(resumes_, [&](const Request& request) { return request.asked == asked; }) > 0)
-    return server_.fail(asked, base::Status(MV_ETIMEOUT, "the save goes on"));
+    return server_.fail(asked, base::Status(MV_ETIMEOUT, "the save continues"));
   if (waits != mine.end()) {
     const base::Status why =
         base::error(MV_ETIMEOUT, "{}: still waiting for {}", waits->loads ? "loading a checkpoint" : "saving a checkpoint", missing_workers());
@@ -384,7 +384,7 @@ void Coordinator::snapshots_taken() {
   const HeldSave* const held = job.resumes ? served_.held(0) : nullptr;
   if (held != nullptr && held->path == job.path) job.tables = held->entries;
   else if (job.resumes && job.error.ok()) job.error = base::error(MV_EPEERLOST, "checkpoint {}: the list of its tables was lost with a server", job.path);
-  if (job.error.ok() || job.resumes) {  // workers of a resumed save have gone on: they hear of the error when they ask
+  if (job.error.ok() || job.resumes) {  // workers of a resumed save have continued: they get the error when they ask
     tell_saving();
     if (job.error.ok()) base::log_info("checkpoint {}: all servers have their snapshots; training continues", job.path);
   } else if (!may_begin_again()) {
@@ -395,7 +395,7 @@ void Coordinator::snapshots_taken() {
   poll();
 }
 
-/// The workers may go on, and ask whether the save has ended.
+/// The workers may continue, and ask whether the save has ended.
 void Coordinator::tell_saving() {
   Job& job = *job_;
   Ending& ending = endings_[job.id];
@@ -461,7 +461,7 @@ void Coordinator::end_save() {
   set_phase(Phase::kEnding);
   next_poll_ = base::kNever;
   if (job_->is_complete) return save_over({});
-  if (!job_->error.ok() && !served_.why_cut_off().ok()) return save_over(job_->error);  // another process may go on with it
+  if (!job_->error.ok() && !served_.why_cut_off().ok()) return save_over(job_->error);  // another process may continue it
   if (!job_->error.ok())
     return storage_->discard(job_->path, [this](const base::Status& failed) {
       if (!failed.ok())

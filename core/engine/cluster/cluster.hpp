@@ -36,7 +36,7 @@ namespace mv::cluster {
 /// that view asks with a ping, and gets what has changed since its own, or the whole view.
 ///
 /// Without replicas, the master decides about views alone, and after its loss nobody can join or pass a barrier. Workers
-/// and servers connect with each other then, because nobody else tells them who has left. A master that drains first gives
+/// and servers connect with each other then, because no other process tells them which members have left. A master that drains first gives
 /// its role to another server. With replicas, all servers are connected with each other and with all workers from the
 /// start, since each may be the master one day. The master writes each view to a keeper before any process acts on it.
 /// When the master is lost, another server takes its place (mastership.cpp). A member's view is then a decided one, plus
@@ -58,7 +58,7 @@ class Cluster {
     virtual void on_member_finished(const Member& member) = 0;
     virtual void on_member_lost(const Member& member, const base::Status& why) = 0;
     /// Nothing of this worker counts from now on. With a keeper, only the master decides that: as long as this node alone
-    /// has lost the worker, the worker may go on elsewhere, and repeat there what this node has not answered. May be called
+    /// has lost the worker, the worker may continue elsewhere, and repeat there the requests that this node has not answered. May be called
     /// again for the same worker.
     virtual void on_worker_lost(const Member& /*worker*/, const base::Status& /*why*/) {}
     /// This node is cut off for good, see Cluster::is_deposed(). From now on, nothing that it does may reach its back-ups.

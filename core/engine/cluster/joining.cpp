@@ -318,7 +318,7 @@ bool Cluster::asks_again(const std::string& address) {
 void Cluster::joined(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
   joining_.reset();
   if (phase_ != Phase::kJoining) return;
-  // Another one may know who follows the one that is gone, or the keeper will (see ask_at()); and one that is joining itself will know the master.
+  // Another process may know the successor of the one that is gone, or the keeper will (see ask_at()); and a process that is still joining will learn of the master.
   const bool has_successor = masters_.size() > 1 || (self_.replicas > 0 && self_.asks_keeper);
   if ((status.code() == MV_EPEERLOST && has_successor) || status.code() == MV_EUNREACHABLE) {
     last_dial_ = status;

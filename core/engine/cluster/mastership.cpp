@@ -423,7 +423,7 @@ base::Status Cluster::why_left_alone() const {
   const auto workers = view_.workers();
   const auto lost = std::ranges::find_if(workers, [this](const Member* member) { return is_undecided_loss(*member); });
   if (lost == workers.end()) return {};
-  return base::error(MV_EPEERLOST, "this process has lost its connections to the master and to {}, which may go on without it: it may have been silent for longer "
+  return base::error(MV_EPEERLOST, "this process has lost its connections to the master and to {}, which may continue without it: it may have been silent for longer "
                                    "than heartbeat_timeout_ms",
                      view_.name((*lost)->peer));
 }

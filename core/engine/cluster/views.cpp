@@ -76,7 +76,7 @@ void Cluster::on_view(base::Peer from, const wire::View& header, std::span<const
 bool Cluster::take_own_place(const View& newer) {
   const Member* const self = newer.find(self_.peer);
   if (is_drained_ || (self != nullptr && (self->drained || !self->is_out))) return true;
-  const auto why = base::error(MV_EPEERLOST, "the other processes have declared this one lost, and go on without it{}", self != nullptr ? ": " + self->why : "");
+  const auto why = base::error(MV_EPEERLOST, "the other processes have declared this one lost, and continue without it{}", self != nullptr ? ": " + self->why : "");
   if (cut_off_.ok()) {
     is_deposed_ = true;
     cut_off(why);

@@ -26,7 +26,7 @@ inline constexpr base::Nanos kLookAgain = std::chrono::milliseconds(10);
 inline constexpr base::Nanos kTimeToOpen = std::chrono::seconds(2);
 /// After a member has ended, how long one that opens a group with it waits for rank 0's word that it had opened it.
 inline constexpr base::Nanos kTimeToHear = std::chrono::seconds(10);
-/// How often rank 0 of a group that is opening tells the others who is missing, if that has changed.
+/// How often rank 0 of a group that is opening tells the others which ranks are missing, if that has changed.
 inline constexpr base::Nanos kTellMissing = std::chrono::milliseconds(250);
 
 /// A node's groups. A group's number is derived from its members and from how many times they have tried to open one,

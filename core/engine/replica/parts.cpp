@@ -81,7 +81,7 @@ void Parts::start(const cluster::View& view, table::Server& own) {
   if (led_.empty()) own.start(view, self.peer);  // no server, or one that has taken the place of a lost one
 }
 
-// ---- which part, and who serves it
+// ---- which part, and which process serves it
 
 Part* Parts::find_led(uint32_t number) {
   const auto led = led_.find(number);
@@ -229,7 +229,7 @@ void Parts::answer(InChain& chain, const Part& part) {
     streams_.finish(chain.unanswered.front().second);
 }
 
-/// Nobody can decide any more who follows instead of a lost successor. The predecessor must not wait: its other requests would have no room.
+/// No process can decide any more which one replaces a lost successor. The predecessor must not wait: its other requests would have no room.
 void Parts::refuse_unanswered(InChain& chain) {
   const base::Peer successor = chain.successor.peer();
   if (successor == base::kNobody || cluster_.contacts().is_connected(successor)) return;
@@ -415,7 +415,7 @@ void Parts::on_connected(base::Peer peer) {
 
 void Parts::server_missed(const cluster::Member& server, const base::Status& why) {
   if (!is_by_part() || server.is_out) return;
-  // The memory of a process that has ended holds nothing. Until the master decides who follows it, nothing is acknowledged.
+  // The memory of a process that has ended holds nothing. Until the master decides which process follows it, nothing is acknowledged.
   for (auto& [number, led] : led_)
     if (led.chain.successor.peer() == server.peer) led.journal->drop();
   if (server.peer == cluster_.master() && !cluster_.awaits_master()) return give_up(server.peer, why);  // nobody can name a stand-in
@@ -432,7 +432,7 @@ void Parts::give_up(base::Peer server, const base::Status& why) {
     if (led.chain.successor.peer() == server)
       client_.on_lost(streams_of_.at(number),
                       base::error(MV_EPEERLOST, "this process is cut off from the back-up of its tables, {}", cluster_.view().name(server)));
-  // Nobody needs the tables any more, and those who leave wait for answers.
+  // No process needs the tables any more, and the workers that leave wait for answers.
   if (cluster_.all_workers_gone())
     for (auto& [number, chain] : chains_)
       if (chain.successor.peer() == server) without_successor(number, chain);
@@ -497,7 +497,7 @@ void Parts::part_moved(const cluster::Member& part) {
   follow(part);
 }
 
-/// Requests for the part of `server` go to whoever serves it now.
+/// Requests for the part of `server` go to the process that serves it now.
 void Parts::follow(const cluster::Member& server) {
   const uint32_t number = server.rank + 1;
   const base::Peer by = cluster_.view().serving(server), stream = streams_of_.at(number);

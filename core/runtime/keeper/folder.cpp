@@ -95,7 +95,7 @@ base::Result<std::optional<Entry>> Folder::take(const Entry& entry, bool is_memb
         if (errno != EAGAIN && errno != EACCES) return failure("lock", errno);
         // Of a process that a member is about to replace.
         if (const auto gone = parse_entry(content_of(fd.get()).value_or(""))) return std::optional(*gone);
-        return base::error(MV_ESTATE, "keeper: members of the cluster that has {} are alive, and the file does not tell who had the name", path_);
+        return base::error(MV_ESTATE, "keeper: members of the cluster that has {} are alive, and the file does not say which process had the name", path_);
       }
       set_lock(fd, kMembers, F_UNLCK);
       // In one write over all of the last entry: a process that is killed here leaves the one or the other.
@@ -164,7 +164,7 @@ Folder::~Folder() {
 }
 
 void Folder::release(Deadline) {
-  // The file goes while it is still locked, so that it can't be another process's. Members who may take the name over
+  // The file goes while it is still locked, so that it can't be another process's. Members that may take the name over
   // need it.
   if (locked_ && set_lock(locked_, kMembers, F_WRLCK)) ::unlink(path_.c_str());
   locked_.reset();

@@ -27,7 +27,7 @@ namespace mv::table {
 /// So before its first counted call the newcomer asks another worker, its host. The host stops just before its own next
 /// call of this kind on the same table (of several adds before a get of it, before the first), and tells its counts of
 /// all tables.
-/// No round beyond them can end without the host, so the newcomer can begin there on all servers; then the host goes on.
+/// No round beyond them can end without the host, so the newcomer can begin there on all servers; then the host continues.
 /// If there is no such worker, the newcomer begins where the servers are.
 ///
 /// Meanwhile the calls of the newcomer wait here, numbered from 0; their numbers grow by the host's counts when it
@@ -71,7 +71,7 @@ class Entry {
   /// The same, and finishes it with MV_ETIMEOUT and the reason.
   bool expire(const rpc::Pending* pending);
   /// To be called after that, if the call counts as not made. If this worker wanted to begin with it, it doesn't: the
-  /// program may go on with another table.
+  /// program may continue with another table.
   void given_up();
   /// The worker for which kept calls wait.
   base::Peer awaited() const { return is_waiting_ ? host_ : stopped_for_; }

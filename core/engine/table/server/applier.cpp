@@ -33,7 +33,7 @@ base::Status Applier::apply(Table& table, base::Peer client, const HeldChange& c
   } catch (const shard::Halfway&) {
     throw;  // breaks the node down: the content of the table is unknown
   } catch (const shard::DeviceFailure& failure) {
-    if (roster_.has_copy(table.spec)) throw;  // the copy goes on with this change
+    if (roster_.has_copy(table.spec)) throw;  // the copy may make this change
     return failure.status();
   } catch (const std::bad_alloc&) {
     if (!table.spec.is_keyed() || roster_.has_copy(table.spec)) throw;

@@ -192,7 +192,7 @@ class Group : public std::enable_shared_from_this<Group> {
   void expire(uint64_t op, Active& active, base::Nanos now);
   void answered(uint32_t from);
   void expire_drain(base::Nanos now);
-  void look(uint64_t op, Active& active, base::Nanos now);
+  void notify_awaited(uint64_t op, Active& active, base::Nanos now);
   void on_closed(uint32_t from, uint64_t last, const std::optional<Agreement::Decision>& decided, const base::Status& gave_up);
   bool waits_beyond(uint64_t op) const;
   bool awaits(uint32_t rank) const;

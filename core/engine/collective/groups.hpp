@@ -35,7 +35,7 @@ inline constexpr base::Nanos kTellMissing = std::chrono::milliseconds(250);
 /// fail. Two members connect when one of them first has a message for the other, so a group of n ranks has some n log n
 /// connections. A member notices the loss of another one by its connection with it, and tells all; rank 0 of an open group
 /// is connected with all. The master tells of each loss, too, and what it has told is not repeated. One that waits in vain
-/// soon has a message for the rank that it waits for (Group::look()). Loop thread only.
+/// soon has a message for the rank that it waits for (Group::notify_awaited()). Loop thread only.
 class Groups {
  public:
   using Opened = std::function<void(base::Result<GroupRef>)>;

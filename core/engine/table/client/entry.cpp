@@ -66,7 +66,7 @@ void Entry::release() {
 
 // ---- the host
 
-void Entry::look(const TableViewRef& table, wire::Counted call) {
+void Entry::before_call(const TableViewRef& table, wire::Counted call) {
   if (table->is_newcomer && is_destroyed(table)) {
     table->is_newcomer = false;  // the call fails
     return;

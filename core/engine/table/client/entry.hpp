@@ -44,7 +44,7 @@ class Entry {
 
   /// To be called before each counted call gets its number.
   void before(const TableViewRef& table, wire::Counted call) {
-    if (table->is_newcomer || !asks_.empty()) look(table, call);
+    if (table->is_newcomer || !asks_.empty()) before_call(table, call);
     last_added_ = call == wire::Counted::Add ? table.get() : nullptr;
   }
   /// Begins on all tables, with another worker's next call of this kind. before() does so for a program; after this, the
@@ -111,7 +111,7 @@ class Entry {
 
   static bool is_on(const Kept& kept, const TableView& table) { return std::ranges::find(kept.tables, &table, &TableViewRef::get) != kept.tables.end(); }
   static bool has_rounds(const TableView& table) { return counts_calls(table.consistency) || table.consistency == shard::Consistency::kStale; }
-  void look(const TableViewRef& table, wire::Counted call);
+  void before_call(const TableViewRef& table, wire::Counted call);
   bool begins_step(const TableView& table, wire::Counted call, Ask& ask) const;
   base::Status why_not(const Ask& ask) const;
   void refuse();

@@ -78,7 +78,7 @@ class TensorDevice::DeviceBlock : public KnownBlock {
  public:
   DeviceBlock(TensorDevice& device, std::byte* data, size_t bytes) : KnownBlock(data, bytes, MemoryKind::kPrivate, device), device_(device) {}
   ~DeviceBlock() override {
-    // A failure was told by the calls that led to it, and a destructor has nobody to tell.
+    // The calls that led to a failure have reported it, and a destructor can report nothing.
     if (data() != nullptr) device_.device().plugin().release(device_.number(), device_.stream(), data());
   }
 

@@ -104,7 +104,7 @@ void Coordinator::on_cancel(const rpc::Asked& asked) {
   if (!goes_on) give_up(base::error(MV_ETIMEOUT, "checkpoint {}: cancelled, because {} stopped waiting", job_->path, view_->name(asked.client)));
 }
 
-/// The job will end with this error, if it has no other one that ends it.
+/// The job ends with this error, unless another error ends it first.
 void Coordinator::give_up(const base::Status& why) {
   if (job_->error.ok() || std::exchange(job_->lost_server, false)) job_->error = why;
   if (job_->phase == Phase::kAwaitingServers) job_->loads ? load_over() : save_over(job_->error);
@@ -138,7 +138,7 @@ void Coordinator::worker_lost(base::Peer worker, const base::Status& why) {
   }
 }
 
-/// Calls of which another worker has had the answer of a lost coordinator: it does not take part again.
+/// Ends calls that a lost coordinator has already answered to another worker, which therefore does not repeat them.
 void Coordinator::end_what_has_ended() {
   for (auto& [worker, requests] : waiting_) std::erase_if(requests, [this](const Request& request) { return has_ended(request); });
 }
@@ -150,7 +150,7 @@ bool Coordinator::has_ended(const Request& request) {
     if (ended.last >= request.call && (latest == nullptr || ended.last < latest->last)) latest = &ended;
   if (latest == nullptr) return false;
   const bool is_known = latest->last == request.call;
-  if (!is_known && !request.resumed.empty()) return false;  // the disk knows how it has ended
+  if (!is_known && !request.resumed.empty()) return false;  // the files show how it has ended
   if (!is_known || latest->status != MV_OK) {
     server_.fail(request.asked, base::error(is_known ? latest->status : MV_EPEERLOST, "the checkpoint failed with its coordinator, which was lost"));
   } else if (request.loads) {

@@ -166,7 +166,7 @@ class Cluster {
   bool is_kept() const { return keeper_ != nullptr && decided_.epoch > 0; }
   /// The master is lost, and another process may take its place.
   bool awaits_master() const { return awaited_until_ != base::kNever; }
-  /// No process is or will be the master, as far as this node knows: nobody will answer what only the master can.
+  /// No process is or will be the master, as far as this node knows: requests to the master will not be answered.
   bool has_lost_master() const;
   /// While a loss is reported to the owner: the master has declared it, so all other members hear of it, too.
   bool all_hear() const { return is_master() || is_declared_; }
@@ -179,8 +179,8 @@ class Cluster {
   const base::Status& why_cut_off() const { return cut_off_; }
   /// Likewise, or why a server that ends may have ended without the others: it has lost the master, and workers whose loss nobody has decided.
   base::Status why_left_alone() const;
-  /// This process was declared lost; or it is a master without a majority; or it is a server that nobody tells whether the
-  /// workers that it has lost are lost. Other processes serve its parts, or may do so later.
+  /// This process was declared lost; or it is a master without a majority; or it is a server that no process can tell whether
+  /// the workers that it has lost are lost. Other processes serve its parts, or may do so later.
   bool is_deposed() const { return !cut_off_.ok() && is_deposed_; }
   /// Views are decided through this keeper instead of by the voters. The keeper must outlive this object. Before
   /// start().

@@ -163,7 +163,7 @@ void Cluster::answer_join(const rpc::Asked& asked, const View& view, base::Frame
   server_.answer(asked, std::move(answer));
 }
 
-/// To a process that wants to join. It learns of nobody else.
+/// Answers a process that wants to join with the master only. It does not learn of other members.
 void Cluster::point_to_master(const rpc::Asked& asked) {
   View pointer;
   pointer.epoch = decided().epoch;

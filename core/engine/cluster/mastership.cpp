@@ -295,7 +295,7 @@ void Cluster::follow_master() {
   if (!is_master() && !contacts_.is_connected(master_)) await_master(base::error(MV_EPEERLOST, "{} can't be reached from here", view_.name(master_)));
 }
 
-/// What has happened since this node asked to be the master.
+/// Applies the changes that have happened since this node asked to be the master.
 void Cluster::decide_noticed() {
   for (Member& known : view_.members) {
     const Member* const member = decided_.find(known.peer);
@@ -393,7 +393,8 @@ void Cluster::cut_off(const base::Status& why) {
   owner_.on_news();
 }
 
-/// A master that hears from too few can decide nothing. If the others still hear from it, only its end lets them choose another one.
+/// A master that hears from too few voters can decide nothing. If the others still hear from it, they can choose another master only after its
+/// end.
 bool Cluster::hears_quorum() {
   std::set<base::Peer> heard{self_.peer};
   for (const auto& [peer, contact] : contacts_)
@@ -428,8 +429,8 @@ base::Status Cluster::why_left_alone() const {
                      view_.name((*lost)->peer));
 }
 
-/// This node is cut off for good: the others must not wait for it. Nobody decides any more that the workers which it has lost are lost, and other
-/// calls may wait for them here. So it declares them lost itself, after it has made sure that no other process hears of that.
+/// This node is cut off for good: the others must not wait for it. No process can confirm any more that the workers that this node has lost are
+/// lost, and calls may wait for them here. So it declares them lost itself, after it has made sure that no other process learns of that.
 void Cluster::depose() {
   is_deposed_ = true;
   owner_.on_deposed();
@@ -475,7 +476,7 @@ void Cluster::tick_keeping(base::Nanos now) {
     cut_off(base::Status(MV_EPEERLOST, why_undecided()));
 }
 
-// For humans: a keeper outside of the cluster says itself what is wrong with it.
+// Texts for users. A keeper outside of the cluster describes its own trouble.
 
 std::string Cluster::why_no_master() const {
   if (!can_replace_master())
@@ -493,8 +494,8 @@ std::string Cluster::why_undecided() const {
 
 // ---- barriers
 
-/// A request that the next master is asked again: a barrier, a wish for more servers, or without replicas a farewell. A barrier outlives its call, so
-/// that none that was released is missed: a new master has to know.
+/// A request that is repeated to the next master: a barrier, a change of the number of servers, or, without replicas, a departure. A barrier
+/// outlives its call, because a new master must learn of each barrier that was released.
 class Cluster::Visit final : public rpc::Pending, public std::enable_shared_from_this<Visit> {
  public:
   Visit(Cluster& cluster, wire::Body kind, rpc::PendingRef inner, uint32_t servers = 0)

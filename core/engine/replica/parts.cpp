@@ -236,8 +236,8 @@ void Parts::refuse_unanswered(InChain& chain) {
   for (const auto& [number, asked] : std::exchange(chain.unanswered, {})) streams_.fail(asked, cluster_.why_cut_off());
 }
 
-/// Whether this process may pass inputs of the part to this node: it is before it in the chain. It may have learned earlier than this node that
-/// those between them are lost.
+/// Whether `peer` may pass inputs of the part to this node, because it precedes this node in the chain. It may have learned before this node
+/// that the processes between them are lost.
 bool Parts::is_predecessor(base::Peer peer, uint32_t number) const {
   const cluster::Member* const server = server_of(number);
   if (server == nullptr) return false;
@@ -247,7 +247,7 @@ bool Parts::is_predecessor(base::Peer peer, uint32_t number) const {
   return self != chain.end() && std::find(chain.begin(), self, peer) != self;
 }
 
-/// Does what the master has decided about the process that follows this one.
+/// Carries out the master's decision about the process that follows this one.
 void Parts::see_to_successor(uint32_t number, InChain& chain, const cluster::Member& part) {
   const cluster::View& view = cluster_.view();
   if (chain.transfer != nullptr && view.epoch < chain.epoch) return;  // the server knows a later view, in which this process is the last one
@@ -302,7 +302,7 @@ void Parts::drop_offer(Led& led) {
   led.from = led.to = base::kNobody;
 }
 
-/// Does what the master has decided about the next back-up of a part that this node serves.
+/// Carries out the master's decision about the next back-up of a part that this node serves.
 void Parts::see_to_copy(uint32_t number, Led& led, const cluster::Member& part) {
   const cluster::View& view = cluster_.view();
   const base::Peer next = view.next_backup_of(part), tail = view.tail_of(part);
@@ -323,7 +323,7 @@ void Parts::see_to_copy(uint32_t number, Led& led, const cluster::Member& part) 
   if (led.content == Led::Content::kNew && led.moment == nullptr && led.refill == nullptr) refill(number, led);
 }
 
-/// This is the moment. False if the copy can't begin yet.
+/// The part can be copied now: begins the offered copy. False if it can't begin yet.
 bool Parts::begin_copy(uint32_t number, Led& led) {
   const base::Peer from = led.from, to = led.to;
   const uint64_t epoch = cluster_.view().epoch;
@@ -338,7 +338,7 @@ bool Parts::begin_copy(uint32_t number, Led& led) {
   return true;
 }
 
-/// Of the last process in the chain. Inputs go to the receiver from now on. False if it is not possible now.
+/// On the last process in the chain: begins the transfer, and passes inputs to the receiver from now on. False if it can't begin now.
 bool Parts::begin_transfer(uint32_t number, InChain& chain, Part& part, base::Peer to) {
   Transfer::Events events;
   events.passes_on = [this, number, &chain, to] {

@@ -100,7 +100,7 @@ void Coordinator::servers_changed() {
   if (job_ == nullptr || job_->phase != Phase::kAwaitingServers) return settle();
   for (const cluster::Member* server : view_->servers()) {
     const base::Peer by = view_->serving(*server);
-    if (by == base::kNobody) return give_up(base::error(MV_EPEERLOST, "{}; nobody has a copy of its tables", job_->error.text()));
+    if (by == base::kNobody) return give_up(base::error(MV_EPEERLOST, "{}; no other process has a copy of its tables", job_->error.text()));
     if (client_.is_lost(by)) return;  // its stand-in has not been named yet
   }
   const auto again = std::make_shared<Job>();

@@ -71,7 +71,7 @@ class Cluster {
     /// The master has decided which process serves the part of this server from now on, keeps a copy of it, or gets a
     /// copy.
     virtual void on_part_moved(const Member& /*part*/) {}
-    /// A server is draining, perhaps this one, because the cluster shall have fewer: its parts are being copied to
+    /// A server is draining, perhaps this one, because fewer servers are wanted: its parts are being copied to
     /// others.
     virtual void on_member_draining(const Member& /*member*/) {}
     /// The master has given this node's parts to their new servers: see hand_over().

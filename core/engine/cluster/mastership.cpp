@@ -44,7 +44,7 @@ void Cluster::begin_keeping() {
 void Cluster::warn_of_few_voters() const {
   const auto voters = std::ranges::count_if(view_.members, [](const Member& member) { return member.votes; });
   if (voters < 3)
-    base::log_warn("only {} processes decide about the members: if {} is lost, nobody can take its place. With three servers, or two and a process that is only "
+    base::log_warn("only {} processes decide about the members: if {} is lost, no process can take its place. With three servers, or two and a process that is only "
                    "a worker, its loss is survived", voters, view_.name(master_));
 }
 
@@ -157,7 +157,7 @@ void Cluster::read_keeper() {
     const auto view = from_bytes(content.value().view);
     if (!view.ok()) return cut_off(base::error(MV_EPROTOCOL, "the keeper of the list of members has an invalid one: {}", view.status().text()));
     if (view.value().find(self_.peer) == nullptr && (quorum_ == nullptr || view.value().epoch > decided_.epoch))
-      return cut_off(base::error(MV_EPEERLOST, "this process is no member any more: the others have given it up, or another cluster of this name has begun"));
+      return cut_off(base::error(MV_EPEERLOST, "this process is no longer a member: the others have declared it lost, or another cluster of this name has started"));
     revision_ = content.value().revision;
     if (view.value().epoch > decided_.epoch) {
       take_decided(view.value());

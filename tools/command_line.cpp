@@ -60,8 +60,8 @@ constexpr const char* kServerFooter = R"(examples:
 Settings that are not given come from the environment: POLYVERSO_MASTER, POLYVERSO_NODES, POLYVERSO_SECRET, and so on.
 A secret is needed beyond loopback, where TCP is encrypted unless tls=off is set: docs/security.md.
 At SIGTERM, the server hands its tables over to other servers, and ends with status 0: nothing is lost, and workers' calls only take
-longer. If there is no other server, or after --grace seconds, it says so and ends as by SIGTERM.
-So does rank 0, the master. A second SIGTERM, or SIGINT, ends it at once.
+longer. Rank 0, the master, also makes another server the master. If there is no other server, or after --grace seconds, the server
+says so and ends as by SIGTERM. A second SIGTERM, or SIGINT, ends it at once.
 )";
 
 constexpr const char* kScaleFooter = R"(examples:
@@ -127,8 +127,9 @@ constexpr const char* kDashboardFooter = R"(examples:
   ssh -L 8000:127.0.0.1:8000 node1 polyverso dashboard --port 8000
                                                    from another machine, through ssh's encryption
 
-It prints a link for a browser on this machine, and serves the page until Ctrl-C. The link's token lets a browser in. The page shows who
-waits for whom, the members, tables and groups, and charts of the last hour, which it keeps in bounded memory. It contacts no other host.
+It prints a link for a browser on this machine, and serves the page until Ctrl-C. The link's token lets a browser in. The page shows
+which process waits for which, the members, tables and groups, and charts of the last hour, which it keeps in bounded memory. It
+contacts no other host.
 )";
 
 constexpr const char* kExportFooter = R"(examples:
@@ -146,7 +147,8 @@ constexpr const char* kTraceFooter = R"(examples:
   polyverso trace --http 9100 --http 9101 -o trace.json     of these two processes
   polyverso trace --explain                                 where the time goes: compute, waits and for whom, transfer, apply
 
-Processes with the metrics setting keep their last 16,384 events (trace_events) and serve them. Open the file at https://ui.perfetto.dev or chrome://tracing: a process is a rank, a track is a peer and direction, arrows are messages.
+Processes with the metrics setting keep their last 16,384 events (trace_events) and serve them. Open the file at
+https://ui.perfetto.dev or chrome://tracing: a process is a rank, a track is a peer and direction, arrows are messages.
 )";
 
 /// Accepts whole numbers in this range.
@@ -343,7 +345,7 @@ void describe_export(CLI::App& command, ExportOptions& options) {
 
 void describe_scale(CLI::App& scale, ScaleOptions& options) {
   describe_cluster(scale, options.cluster, false, {});
-  scale.add_option("-s,--servers", options.servers, "The number of servers that it shall have")->type_name("M")->required()->check(whole(1, 65535));
+  scale.add_option("-s,--servers", options.servers, "The wanted number of servers")->type_name("M")->required()->check(whole(1, 65535));
   scale.add_option("--timeout", options.timeout, "How long to wait until it has them; 0: only ask the master (default: 60)")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.0, 86400.0));

@@ -32,7 +32,7 @@ struct CommandLine {
   ScaleOptions scaled;
 };
 
-/// `words`: the command line behind the program's name. What follows `--` is nobody's business but the workers'. Throws UsageError.
+/// `words`: the command line behind the program's name. What follows `--` is passed to the workers unread. Throws UsageError.
 CommandLine read_command_line(const std::vector<std::string>& words);
 
 }  // namespace mv::tools

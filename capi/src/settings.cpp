@@ -181,7 +181,7 @@ constexpr Setting kSettings[] = {
         {.key = "collective_costs", .type = SettingType::kText, .help = "costs by which groups choose algorithms, \"shm=ALPHA,BETA tcp=... reduce=GAMMA\" in seconds"}),
     without_option<&Start::collective>({.key = "collective",
                                         .type = SettingType::kText,
-                                        .help = "who carries out the all-reduces of groups: this library, NCCL between devices, or in an MPI job MPI's own",
+                                        .help = "the implementation of groups' all-reduces: this library's, NCCL's between devices, or in an MPI job MPI's",
                                         .choices = kCollectives}),
     without_option<&Start::tuning>(
         {.key = "tuning", .type = SettingType::kText, .help = "how all-reduces in shared memory choose their algorithm: auto, trial, fixed, or the name of an algorithm"}),

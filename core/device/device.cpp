@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kForked =
     "a forked child can't use its parent's devices: begin a new program in the child, as multiprocessing's \"spawn\" does, or fork before the "
-    "first use of a device; the CPU goes on";
+    "first use of a device; the CPU still works";
 
 /// The table of every plug-in in a forked child: a driver that its parent has initialized may crash or hang there.
 template <typename... Arguments>
@@ -170,7 +170,7 @@ base::Status Stream::order(const Stream& after) const {
   const auto event = Event::make(device_);
   if (!event.ok()) return event.status();
   const auto status = event.value().record(*this);
-  return status.ok() ? event.value().order(after) : status;  // what waits for the event goes on waiting
+  return status.ok() ? event.value().order(after) : status;  // what waits for the event keeps waiting
 }
 
 base::Status Stream::launch(mv_device_kernel kernel, const void* work, size_t bytes) const {

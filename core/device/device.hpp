@@ -73,7 +73,7 @@ class Event {
   base::Status wait() const;
   /// Lets later work of a stream, which may be another device's, begin after it.
   base::Status order(const Stream& after) const;
-  /// The time from another event of the device to this one. Nothing while the work before this one goes on, or has failed.
+  /// The time from another event of the device to this one. Nothing while the work before this one is running, or if it has failed.
   std::optional<double> millis_if_done(const Event& from) const;
 
  private:

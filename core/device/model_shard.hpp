@@ -13,11 +13,6 @@ class ModelShard : public shard::OnDevice {
  public:
   shard::OnDevice* on_device() override { return this; }
   tensor::Device& device() const override { return device_; }
-  shard::UpdaterSpec updater() const override;
-  shard::Mark mark() const override;
-  void set_mark(const shard::Mark& mark) override;
-  shard::WithinAdd within_add() const override;
-  void set_within_add(const shard::WithinAdd& progress) override;
 
   void change_rows(shard::Write write, shard::Worker worker, std::span<const int64_t> rows, const std::byte* values, shard::ChangePart piece) override;
   base::Status add_held(shard::Worker worker, const tensor::Tensor& rows) override;
@@ -32,6 +27,7 @@ class ModelShard : public shard::OnDevice {
       : OnDevice(std::move(spec), rows), device_(device), stored_(tensor::storage_dtype(spec_.dtype)), mutex_(mutex) {}
   /// Requires the mutex. Null before the first set_updater().
   virtual const Model* model() const = 0;
+  void with_updater(const UseUpdater& use) const override;
   // Require the mutex.
   virtual void add_rows(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) = 0;
   void add_rows_of(const tensor::Tensor& rows);

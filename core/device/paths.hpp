@@ -32,7 +32,7 @@ class Paths {
   /// @param streams  one of each device, that of this device first
   /// @param bytes    of all arrays that may go by parts
   base::Status run(std::span<const Stream* const> streams, size_t bytes, const std::function<base::Result<Path>(Path)>& work);
-  /// What the trials have found; nothing as long as they go on.
+  /// What the trials have found; nothing until they have ended.
   /// @param numbers  of the devices, one bit for each
   std::optional<Path> found(uint64_t numbers, size_t bytes);
 

@@ -78,7 +78,7 @@ class TensorDevice::DeviceBlock : public KnownBlock {
  public:
   DeviceBlock(TensorDevice& device, std::byte* data, size_t bytes) : KnownBlock(data, bytes, MemoryKind::kPrivate, device), device_(device) {}
   ~DeviceBlock() override {
-    // A failure was told by the calls that led to it, and a destructor has nobody to tell.
+    // The calls that led to a failure have reported it, and a destructor can report nothing.
     if (data() != nullptr) device_.device().plugin().release(device_.number(), device_.stream(), data());
   }
 
@@ -510,7 +510,7 @@ base::Result<tensor::Device*> TensorDevices::find(const void* memory) {
   int32_t number = MV_HOST;
   const mv_status located = plugin.ok() ? plugin.value()->locate(memory, &number) : plugin.status().code();
   const base::Status status = located == MV_OK ? base::Status() : plugin.ok() ? base::Status(located, plugin.value()->error()) : plugin.status();
-  if (!status.ok()) {  // in a forked child, or after an error of a device: the host goes on
+  if (!status.ok()) {  // in a forked child, or after an error of a device: the host computes instead
     const tensor::Device* const known = KnownBlock::find(memory);
     return known != nullptr ? base::error(status.code(), "{}: {}", known->name(), status.text()) : base::Result<tensor::Device*>(none);
   }

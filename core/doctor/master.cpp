@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/rendezvous.hpp"
+#include "runtime/local_rendezvous.hpp"
 #include "transport/tcp/interfaces.hpp"
 #include "transport/tcp/socket.hpp"
 #include "transport/tls/tls.hpp"

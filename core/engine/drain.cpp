@@ -71,10 +71,10 @@ void Drain::asked(const base::Status& status) {
   if (stage_ != Stage::kAsking || repeat_later(status)) return;
   if (!status.ok()) return end(status);
   stage_ = Stage::kMoving;
-  look();
+  advance();
 }
 
-void Drain::look() {
+void Drain::advance() {
   if (is_accepted_ && !parts_.leads_any_of(given_)) given_back();
   if (stage_ == Stage::kMoving || stage_ == Stage::kNot) seal_if_copied();
   if (stage_ == Stage::kSealing) hand_over_if_sealed();
@@ -144,7 +144,7 @@ void Drain::answered(const base::Status& status) {
   if (stage_ != Stage::kHandingOver || repeat_later(status)) return;
   if (!leaves_ && status.ok()) {  // until the view has come, this node would give the parts away again, and be refused
     is_accepted_ = true;
-    return look();
+    return advance();
   }
   if (!leaves_ && !parts_.leads_any_of(given_)) return given_back();
   if (status.ok()) return handed_over();
@@ -200,7 +200,7 @@ void Drain::tick() {
   next_look_ = base::kNever;
   if (stage_ == Stage::kTelling) return end({});
   if (std::exchange(asks_again_, false)) ask_new_master();
-  look();
+  advance();
 }
 
 }  // namespace mv::engine

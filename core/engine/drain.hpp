@@ -48,8 +48,8 @@ class Drain {
   /// What the drain waits for, for a message; "" if there is no drain in progress.
   std::string waits_for() const;
 
-  /// The view has changed.
-  void look();
+  /// The view has changed: makes the steps that are possible now.
+  void advance();
   /// The master, which would decide, is lost.
   void master_lost(const base::Status& why);
   /// Another process is the master now. Repeats the requests that the former master has not answered.

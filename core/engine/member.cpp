@@ -270,7 +270,7 @@ void Member::on_part_moved(const cluster::Member& part) {
     for (const cluster::Member* server : cluster_.view().servers()) cluster_.want(server->peer, cluster::Cluster::Dialer::kSelf);
   coordinator_.servers_changed();
   checkpoint_client_.servers_changed();
-  drain_.look();
+  drain_.advance();
 }
 
 void Member::on_member_draining(const cluster::Member& member) {

@@ -36,7 +36,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
     std::function<void()> on_change;
     /// Called for each change of another member (joined, left, ...) after this node has joined; may be empty.
     std::function<void(const cluster::MembershipEvent&)> on_event = {};
-    /// The master wants this server to drain, because the cluster shall have fewer; may be empty.
+    /// The master wants this server to drain, because fewer servers are wanted; may be empty.
     std::function<void()> on_drain = {};
   };
 

@@ -34,8 +34,8 @@ uint64_t mix(uint64_t hash, uint64_t value) {
 
 }  // namespace
 
-RankContext::RankContext(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look, const Tuning& tuning)
-    : rank_(rank), names_(std::move(names)), regions_(regions_of(memory)), segments_(rank, regions_), spin_policy_(memory.size(), look),
+RankContext::RankContext(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos spin, const Tuning& tuning)
+    : rank_(rank), names_(std::move(names)), regions_(regions_of(memory)), segments_(rank, regions_), spin_policy_(memory.size(), spin),
       choices_(memory.size(), tuning), announced_(memory.size()), done_(memory.size()), sources_(memory.size()) {
   own().process.store(getpid());
 }

@@ -41,9 +41,9 @@ class RankContext {
   /// @param memory  by rank, each of SharedRegion::bytes() and initially zero; this rank's own is writable. At most
   ///                kMostRanks
   /// @param names   by rank, for messages
-  /// @param look    the longest time for which a wait spins before it sleeps
+  /// @param spin    the longest time for which a wait spins before it sleeps
   /// @param tuning  the same on all ranks
-  RankContext(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look = std::chrono::microseconds(50),
+  RankContext(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos spin = std::chrono::microseconds(50),
               const Tuning& tuning = {});
   RankContext(const RankContext&) = delete;
   RankContext& operator=(const RankContext&) = delete;

@@ -21,7 +21,7 @@ constexpr int kFreeFailures = 4;
 constexpr int kMostSkipped = 16;
 constexpr base::Nanos kShort = std::chrono::microseconds(200), kAtOnce = std::chrono::microseconds(25);
 constexpr int kInTheWay = 2, kApart = 256;
-/// For ranks that outnumber processors: the longest budget, as a multiple of `look`, and the shortest, as a part of it. The
+/// For ranks that outnumber processors: the longest budget, as a multiple of the limit, and the shortest, as a part of it. The
 /// budget is halved for each failure in a row.
 constexpr size_t kMostSharing = 8;
 constexpr int kLeastPart = 4;
@@ -40,11 +40,11 @@ long futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, con
 
 }  // namespace
 
-SpinPolicy::SpinPolicy(size_t ranks, base::Nanos look) : crowded_(sharing(ranks) > 1), look_(look * sharing(ranks)) {}
+SpinPolicy::SpinPolicy(size_t ranks, base::Nanos limit) : crowded_(sharing(ranks) > 1), limit_(limit * sharing(ranks)) {}
 
 base::Nanos SpinPolicy::budget() {
-  if (crowded_) return std::max(look_ / (1 << std::clamp(failures_ - kFreeFailures, 0, 16)), look_ / kLeastPart);
-  looked_ = false;
+  if (crowded_) return std::max(limit_ / (1 << std::clamp(failures_ - kFreeFailures, 0, 16)), limit_ / kLeastPart);
+  spun_ = false;
   if (apart_ > 0) {
     --apart_;
     return base::Nanos{0};
@@ -53,8 +53,8 @@ base::Nanos SpinPolicy::budget() {
     --skip_;
     return base::Nanos{0};
   }
-  looked_ = true;
-  return look_;
+  spun_ = true;
+  return limit_;
 }
 
 void SpinPolicy::failed() {
@@ -63,7 +63,7 @@ void SpinPolicy::failed() {
 }
 
 void SpinPolicy::slept(base::Nanos span) {
-  in_the_way_ = looked_ && span < kAtOnce ? in_the_way_ + 1 : 0;
+  in_the_way_ = spun_ && span < kAtOnce ? in_the_way_ + 1 : 0;
   if (in_the_way_ >= kInTheWay) apart_ = kApart;
   if (span < kShort) hit();
 }

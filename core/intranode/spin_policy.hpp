@@ -17,20 +17,20 @@ namespace mv::intranode {
 /// ranks may share a processor for a while.
 ///
 /// If ranks outnumber the processors that they may use, a waiter yields its own between two checks. The rank that it
-/// waits for then goes on at once, which takes a twentieth of a sleep and a wake-up. Such waiters always spin, and for
+/// waits for then continues at once, which takes a twentieth of a sleep and a wake-up. Such waiters always spin, and for
 /// longer the more ranks share a processor, but for less after failures: a rank that has work may get its processor back
 /// late.
 class SpinPolicy {
  public:
-  SpinPolicy(size_t ranks, base::Nanos look);
+  SpinPolicy(size_t ranks, base::Nanos limit);
 
   /// Whether ranks outnumber processors.
   bool is_crowded() const { return crowded_; }
   /// How long to spin now; 0: not at all.
   base::Nanos budget();
-  /// Spins between two looks at the clock: checks `ready` a few times, and returns whether it was true.
+  /// Spins between two reads of the clock: checks `ready` a few times, and returns whether it was true.
   template <typename Ready>
-  bool look(const Ready& ready) const;
+  bool poll(const Ready& ready) const;
   /// The outcome of spinning.
   void hit() { failures_ = skip_ = 0; }
   void failed();
@@ -39,16 +39,16 @@ class SpinPolicy {
 
  private:
   bool crowded_;
-  base::Nanos look_;
-  int failures_ = 0;  ///< in a row
-  int skip_ = 0;      ///< waits until the next try
-  bool looked_ = false;  ///< it spun before it slept
+  base::Nanos limit_;
+  int failures_ = 0;     ///< in a row
+  int skip_ = 0;         ///< waits until the next try
+  bool spun_ = false;    ///< it spun before it slept
   int in_the_way_ = 0;   ///< times in a row that the event arrived at once in sleep, after spinning had failed
   int apart_ = 0;        ///< waits without spinning, because of that
 };
 
 template <typename Ready>
-bool SpinPolicy::look(const Ready& ready) const {
+bool SpinPolicy::poll(const Ready& ready) const {
   constexpr int kLooks = 64;
   if (crowded_) {
     std::this_thread::yield();

@@ -35,7 +35,7 @@ base::Status RankContext::wait(size_t on, base::Nanos deadline, const Ready& rea
   if (ready()) return base::Status();
   const WaitMeasure measure(waited_, slices_, on);
   // settle() waits until all writes have reached the caches. News may arrive meanwhile.
-  if (owes_ && !spin_policy_.is_crowded() && spin_policy_.look(ready)) {
+  if (owes_ && !spin_policy_.is_crowded() && spin_policy_.poll(ready)) {
     spin_policy_.hit();
     return base::Status();
   }
@@ -43,7 +43,7 @@ base::Status RankContext::wait(size_t on, base::Nanos deadline, const Ready& rea
   if (const base::Nanos budget = spin_policy_.budget(); budget > base::Nanos{0}) {
     const base::Nanos until = std::min(deadline, now() + budget);
     do {
-      if (spin_policy_.look(ready)) {
+      if (spin_policy_.poll(ready)) {
         spin_policy_.hit();
         return base::Status();
       }

@@ -142,7 +142,7 @@ base::Status Runtime::serve_metrics() {
   base::log_info("metrics at {}{}/metrics", encrypted ? "" : "http://", address);
   const std::string host = address.substr(0, address.rfind(':'));
   if (!encrypted && host != "localhost" && host != "[::1]" && !transport::is_loopback_text(host))
-    base::log_warn("metrics at {} are not encrypted, and whoever reaches the port reads them; with tls=mutual, only clients with a certificate do", address);
+    base::log_warn("metrics at {} are not encrypted, and any process that reaches the port can read them; with tls=mutual, only clients with a certificate do", address);
   return {};
 }
 

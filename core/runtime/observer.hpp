@@ -19,7 +19,7 @@ struct Observation {
   transport::TlsSettings tls;
   bool live = false;                 ///< see MV_LIVE
   std::optional<uint32_t> log_of{};  ///< only the last lines of the log of this rank
-  uint32_t servers = 0;              ///< not 0: nothing is asked, but the cluster shall have this many servers
+  uint32_t servers = 0;              ///< not 0: a request for this number of servers instead of a question
 };
 
 /// The status of the cluster, or a member's log. MV_EINVAL if it can't have as many servers. MV_EUNREACHABLE, MV_EAUTH, MV_ETIMEOUT, MV_EPEERLOST; MV_EINTR after a signal.

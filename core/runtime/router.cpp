@@ -120,7 +120,7 @@ base::Status Router::make_mpi(const Settings& settings, MpiJob job) {
   options.self = self_;
   options.secret = settings.secret;
   auto transport = std::make_unique<transport::JobTransport>(loop_, std::move(options), std::move(job.fabric));
-  if (!transport->ok()) return base::error(MV_ESYSTEM, "can't watch the timer by which MPI is looked after");
+  if (!transport->ok()) return base::error(MV_ESYSTEM, "can't watch the timer that polls MPI");
   job_transport_ = transport.get();
   tcp_ = std::move(transport);
   return {};

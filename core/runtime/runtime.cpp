@@ -26,7 +26,7 @@ namespace {
 constexpr base::Nanos kVerdict = std::chrono::seconds(10);
 constexpr base::Nanos kProbeAfter = std::chrono::milliseconds(200);
 constexpr base::Nanos kNoticeAfter = std::chrono::seconds(10);
-/// While the others are awaited: time between two looks at what the launcher reports.
+/// The interval between two checks of the launcher's reports, while other processes are awaited.
 constexpr base::Nanos kLookAgain = std::chrono::milliseconds(50);
 /// How long an abort waits for peers that do not read its message.
 constexpr base::Nanos kToldWithin = std::chrono::seconds(1);
@@ -64,7 +64,7 @@ base::Result<collective::Basis> basis_of(const Settings& settings) {
   return collective::Basis{costs.value(), beside};
 }
 
-/// What this node brings to the cluster. The address follows once it listens.
+/// The description of this node for the cluster. The address follows once it listens.
 cluster::Self self_of(const Settings& settings) {
   cluster::Self self;
   self.peer = random_peer();
@@ -373,7 +373,7 @@ base::Status Runtime::wait_until_ready() {
     driven = loop_.drive_until(decided, looks_again ? std::min(limit, loop_.now() + kLookAgain) : limit);
     if (driven != transport::Driven::kTimeout || loop_.now() >= limit) break;
     if (by_keeper_ != nullptr) follow_keeper();
-    // The second look counts: a process that leaves a complete cluster has told the others before it ended.
+    // The second check counts: a process that leaves a complete cluster has notified the others before it ended.
     if (first_exit(settings_.exits) && ++looks > 1 && is_joining()) return never_joined();
   }
   if (driven != transport::Driven::kInterrupted && by_keeper_ != nullptr) by_keeper_->settle();
@@ -568,7 +568,7 @@ void Runtime::on_loop(const std::function<void()>& work) {
   while (driven == transport::Driven::kInterrupted) driven = loop_.drive_until(is_done, base::kNever);
 }
 
-/// Asks the loop, which knows first: its drivers return before the node is notified.
+/// Asks the loop, which is informed first: its drivers return before the node is notified.
 base::Status Runtime::ended() const {
   const base::Status* const why = loop_.defect();
   return why != nullptr ? *why : base::Status(MV_ESTATE, "the node is shutting down");

@@ -55,7 +55,7 @@ struct Settings {
   std::string metrics;             ///< "port" or "host:port" of an HTTP server for metrics; empty: none
   std::string collective_costs;    ///< by which groups choose algorithms, in the form of engine/collective/cost_text.hpp; empty: the defaults
   std::string tuning = "auto";     ///< how groups in shared memory choose their algorithms: api/group/kept_tuning.hpp
-  std::string collective = "auto"; ///< auto, own, mpi, nccl: who carries out all-reduces, see api/group/handover.hpp
+  std::string collective = "auto"; ///< auto, own, mpi, nccl: the implementation of all-reduces, see api/group/handover.hpp
   int64_t trace_events = -1;       ///< number of last events kept for mv_trace_text(); -1: see events_kept()
 
   /// By default only if they can be read over HTTP: events cost about 0.1 µs a message.

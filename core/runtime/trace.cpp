@@ -44,10 +44,10 @@ struct Taken {
   int64_t rank = 0;
   std::optional<base::TickClock::Scale> scale;
   base::Nanos now{0}, wall{0};
-  std::vector<cluster::Wait> waits;       ///< that go on: at this node's gates, and of its operations in groups
+  std::vector<cluster::Wait> waits;       ///< that have not ended: at this node's gates, and of its operations in groups
   bool operations_block = false;          ///< a group in shared memory: its operations wait outside of the loop
   std::vector<cluster::NewsItem> news;    ///< what has happened to the membership
-  std::vector<uint64_t> blocked;          ///< when the waits of callers' threads began that go on, in ticks
+  std::vector<uint64_t> blocked;          ///< when the unfinished waits of callers' threads began, in ticks
 };
 
 /// The peers of one wait that are drawn: as those of a barrier, they may be many.

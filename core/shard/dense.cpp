@@ -466,29 +466,9 @@ base::Status DenseShard::set_updater(const UpdaterSpec& updater) {
   return {};
 }
 
-UpdaterSpec DenseShard::updater() const {
+void DenseShard::with_updater(const UseUpdater& use) const {
   std::lock_guard lock(mutex_);
-  return model_->spec;
-}
-
-Mark DenseShard::mark() const {
-  std::lock_guard lock(mutex_);
-  return model_->progress != nullptr ? model_->progress->mark() : Mark();
-}
-
-void DenseShard::set_mark(const Mark& mark) {
-  std::lock_guard lock(mutex_);
-  if (model_->progress != nullptr) model_->progress->set(mark);
-}
-
-WithinAdd DenseShard::within_add() const {
-  std::lock_guard lock(mutex_);
-  return model_->progress != nullptr ? model_->progress->within_add() : WithinAdd();
-}
-
-void DenseShard::set_within_add(const WithinAdd& progress) {
-  std::lock_guard lock(mutex_);
-  if (model_->progress != nullptr) model_->progress->set_within_add(progress);
+  use(model_->spec, model_->progress.get());
 }
 
 bool DenseShard::gathers_pieces() const {

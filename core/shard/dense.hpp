@@ -37,11 +37,6 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   base::Result<Scanned> scan(int64_t cursor, size_t most, bool with_values) override;
 
   base::Status set_updater(const UpdaterSpec& updater) override;
-  UpdaterSpec updater() const override;
-  Mark mark() const override;
-  void set_mark(const Mark& mark) override;
-  WithinAdd within_add() const override;
-  void set_within_add(const WithinAdd& progress) override;
   bool gathers_pieces() const override;
   Usage usage() const override;
 
@@ -61,6 +56,8 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
  private:
   friend class DenseSnapshot;
   friend class PlainModels;
+
+  void with_updater(const UseUpdater& use) const override;
 
   /// Arrays that accompany the values: each has their size, with each element at the same index.
   struct Beside {

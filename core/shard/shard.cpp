@@ -7,6 +7,7 @@
 #include "shard/dense.hpp"
 #include "shard/keyed/keyed.hpp"
 #include "shard/on_device.hpp"
+#include "shard/updater/progress.hpp"
 #include "shard/updater/updater.hpp"
 
 namespace mv::shard {
@@ -44,6 +45,36 @@ base::Status Shard::check_keyed(const UpdaterSpec& updater) const {
 std::shared_ptr<Progress> Shard::make_progress(const std::string& name, const Updater& updater, Families* families) const {
   const bool has_family = families != nullptr && !spec_.store().empty() && !updater.shared().empty();
   return std::make_shared<Progress>(updater, has_family ? families->of(spec_.store(), name, updater) : nullptr);
+}
+
+UpdaterSpec Shard::updater() const {
+  UpdaterSpec result;
+  with_updater([&](const UpdaterSpec& spec, Progress*) { result = spec; });
+  return result;
+}
+
+Mark Shard::mark() const {
+  Mark mark;
+  with_updater([&](const UpdaterSpec&, const Progress* progress) { mark = progress != nullptr ? progress->mark() : Mark(); });
+  return mark;
+}
+
+void Shard::set_mark(const Mark& mark) {
+  with_updater([&](const UpdaterSpec&, Progress* progress) {
+    if (progress != nullptr) progress->set(mark);
+  });
+}
+
+WithinAdd Shard::within_add() const {
+  WithinAdd within;
+  with_updater([&](const UpdaterSpec&, const Progress* progress) { within = progress != nullptr ? progress->within_add() : WithinAdd(); });
+  return within;
+}
+
+void Shard::set_within_add(const WithinAdd& within) {
+  with_updater([&](const UpdaterSpec&, Progress* progress) {
+    if (progress != nullptr) progress->set_within_add(within);
+  });
 }
 
 namespace {

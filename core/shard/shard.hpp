@@ -105,15 +105,15 @@ class Shard {
 
   /// The same updater with other parameters keeps its states; a different updater begins with zeros. MV_ENOMEM.
   virtual base::Status set_updater(const UpdaterSpec& updater) = 0;
-  virtual UpdaterSpec updater() const = 0;
+  UpdaterSpec updater() const;
   /// Whether reads by workers change it: the updater keeps the values that each worker last got.
   bool keeps_backups() const { return backs_up_.load(std::memory_order_relaxed); }
   /// The progress of the updater, for checkpoints.
-  virtual Mark mark() const = 0;
-  virtual void set_mark(const Mark& mark) = 0;
+  Mark mark() const;
+  void set_mark(const Mark& mark);
   /// The progress within an add: see Progress. Nothing if the updater does not count.
-  virtual WithinAdd within_add() const = 0;
-  virtual void set_within_add(const WithinAdd& progress) = 0;
+  WithinAdd within_add() const;
+  void set_within_add(const WithinAdd& within);
   /// Whether pieces of an add wait here for the others.
   virtual bool gathers_pieces() const { return false; }
   virtual Usage usage() const = 0;
@@ -161,6 +161,10 @@ class Shard {
 
  protected:
   Shard(SpecRef spec, Range rows) : shared_spec_(std::move(spec)), spec_(*shared_spec_), rows_(rows) {}
+  /// Calls `use` with the updater, under the lock under which set_updater() replaces it. `progress` is null if the updater
+  /// does not count.
+  using UseUpdater = std::function<void(const UpdaterSpec& spec, Progress* progress)>;
+  virtual void with_updater(const UseUpdater& use) const = 0;
   /// MV_EINVAL unless a dense shard can have this updater.
   base::Status check_dense(const UpdaterSpec& updater, uint64_t stripes) const;
   /// MV_EINVAL unless a keyed shard can have this updater.

@@ -79,9 +79,9 @@ end
 local EVENT_KINDS = {[0] = "joined", "left", "lost", "draining", "drained", "took_over"}
 local EVENT_ROLES = {[0] = "scheduler", "worker", "server", "all"}
 
---- The next change of the cluster's membership that was not taken yet, or nil. kind: "joined", "left", "lost", "draining",
+--- The oldest change of the cluster's membership that was not returned yet, or nil. kind: "joined", "left", "lost", "draining",
 --- "drained" or "took_over"; rank, role: the member's; part: the rank whose tables a server has taken over; epoch: of the
---- list of members; reason: a sentence; dropped: older events that nobody has taken, if more than 256 waited.
+--- list of members; reason: a sentence; dropped: older events that were dropped, because more than 256 waited.
 ---@param timeout? number seconds to wait for one; default 0
 ---@return table? event
 function Node:next_event(timeout)

@@ -43,7 +43,7 @@ local function new(handle)
   return setmetatable({mv_tensor = handle, owner = capi.tensor_owner(handle)}, Tensor)
 end
 
--- new(call(...)). Tensors that nobody has any more, but that are still to be collected, may have all of a device's memory.
+-- new(call(...)). Tensors that are unreachable but not collected yet may hold all of a device's memory.
 local function make(call, ...)
   local made, handle = pcall(call, ...)
   if made then return new(handle) end

@@ -24,7 +24,7 @@ Event = Dict[str, Any]
 
 
 class News:
-    """The events of a node that its program has not taken."""
+    """The events of a node that were not returned to its program yet."""
 
     def __init__(self) -> None:
         self.callback: Optional[Callable[[Event], Any]] = None

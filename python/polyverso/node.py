@@ -217,11 +217,11 @@ class Node(handles.Handle):
         return finished
 
     def next_event(self, timeout: float = 0) -> Optional[Dict[str, Any]]:
-        """The next change of the cluster's membership that was not taken yet, or None; `timeout`: seconds to wait for one.
+        """The oldest change of the cluster's membership that was not returned yet, or None; `timeout`: seconds to wait for one.
 
         kind: "joined", "left", "lost", "draining", "drained" or "took_over"; rank, role: the member's; part: the rank
         whose tables a server has taken over; epoch: of the list of members; reason: a sentence; dropped: older events
-        that nobody has taken, if more than 256 waited."""
+        that were dropped, because more than 256 waited."""
         return membership.next_event(self._handle, milliseconds(timeout) if timeout else 0)
 
     def on_membership(self, callback: Optional[Callable[[Dict[str, Any]], Any]]) -> None:

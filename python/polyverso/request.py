@@ -84,7 +84,7 @@ class Request(Handle):
         return self._result
 
     def _finish(self, error: Optional[Error]) -> None:
-        """The library has told this thread the outcome, and tells it nobody else."""
+        """The library reports an outcome once, and has reported it to this thread."""
         handle, self._handle = self._handle, None
         if handle is not None and self._error is None:
             self._error = error

@@ -719,7 +719,7 @@ def test_what_is_missing_is_told():
     assert "0 MV_ENOSYS: Tensor.zeros(): there are no devices in this process" in run(script, POLYVERSO_DEVICE_PLUGIN="/nowhere.so")
     if not IS_EMULATED:
         return
-    assert "no driver: install it; the CPU goes on 1.0" in run(script, POLYVERSO_EMULATION="driver=0")
+    assert "no driver: install it; the CPU still works 1.0" in run(script, POLYVERSO_EMULATION="driver=0")
 
 
 def test_a_forked_child_is_told():

@@ -715,7 +715,7 @@ static void use_the_parents_devices(void) {
   CHILD_FAILS(mv_device_describe(1, &about), MV_EFORK, "spawn");
   CHILD_CHECK(mv_device_count(&count) == MV_OK && count == 0);
   CHILD_CHECK(mv_tensor_free(inherited) == MV_OK);
-  CHILD_CHECK(mv_tensor_create(MV_F32, DIMS(2), &here) == MV_OK && mv_tensor_fill(here, 1) == MV_OK); /* the CPU goes on */
+  CHILD_CHECK(mv_tensor_create(MV_F32, DIMS(2), &here) == MV_OK && mv_tensor_fill(here, 1) == MV_OK); /* the CPU still works */
 }
 
 static void a_forked_child_is_told(void **state) {
@@ -743,7 +743,7 @@ static void fail_without_a_plugin(void) {
 static void fail_without_a_driver(void) {
   mv_tensor made = 0;
   CHILD_CHECK(devices_here() == 0);
-  CHILD_FAILS(mv_tensor_create_on(0, MV_F32, DIMS(2), &made), MV_ENOSYS, "mv_tensor_create_on: there is no driver: install it; the CPU goes on");
+  CHILD_FAILS(mv_tensor_create_on(0, MV_F32, DIMS(2), &made), MV_ENOSYS, "mv_tensor_create_on: there is no driver: install it; the CPU still works");
 }
 static void fail_without_a_device(void) {
   mv_tensor made = 0;

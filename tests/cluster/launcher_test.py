@@ -211,7 +211,7 @@ def test_a_run_whose_output_cannot_be_written_goes_on_and_says_so(start, tmp_pat
         job = start("run", "-n", "2", "--", "sh", "-c", f"echo lost; sleep 0.2; echo lost; echo done > {tmp_path}/$POLYVERSO_RANK", stdout=full)
         status, _, err = job.finish()
     assert status == 1 and sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
-    assert err == "polyverso run: can't write to standard output: No space left on device; the run goes on, but its output is incomplete\n"
+    assert err == "polyverso run: can't write to standard output: No space left on device; the run continues, but its output is incomplete\n"
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

@@ -489,7 +489,7 @@ void sockets_that_are_always_busy_leave_time_for_timers_and_signals(void**) {
 struct FullRing final : Watched {
   explicit FullRing(Loop& loop) : loop(loop) { loop.add_watched(*this); }
   ~FullRing() { loop.remove_watched(*this); }
-  bool look() override { return true; }
+  bool poll() override { return true; }
   bool before_sleep() override { return false; }
   void after_sleep() override {}
   Writers writers() const override { return Writers::kElsewhere; }

@@ -33,7 +33,7 @@ class Collector {
     path_ = slash == std::string::npos || slash + 1 == url.size() ? "/v1/metrics" : url.substr(slash);
     client_ = std::make_unique<httplib::Client>(url.substr(0, slash));
     if (scheme == std::string::npos || !client_->is_valid())
-      throw std::runtime_error(fmt::format("export: {} is no URL: expected one such as http://localhost:4318", url));
+      throw std::runtime_error(fmt::format("export: {} is not a URL: expected one such as http://localhost:4318", url));
     for (const std::string& header : headers) {
       const size_t colon = header.find(':');
       if (colon == std::string::npos || colon == 0) throw std::runtime_error(fmt::format("export: {} is no header: expected 'Name: value'", header));

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Does all that a release needs, goes on after a failure, and prints one table: step, result, time. docs/releasing.md explains the steps.
+# Runs every check of a release, continues after a failure, and prints one table: step, result, time. docs/releasing.md explains the steps.
 #   release_check.sh [STEP...]     only these steps; otherwise all
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit

@@ -17,12 +17,13 @@ namespace {
 
 /// From SIGTERM to SIGKILL.
 constexpr uint64_t kGraceMs = 5000;
-/// Servers end by themselves once the workers have; they are given this long.
+/// Servers end by themselves once the workers have ended; they get this long.
 constexpr uint64_t kServerGraceMs = 10000;
-/// One death makes others fail within milliseconds, and the kernel does not tell their order. With --keep-going, whoever was killed by
-/// a signal during this time is to blame, before those that merely gave up; without it, during the whole time of the reports.
+/// One death makes others fail within milliseconds, and the kernel does not report their order. With --keep-going, a process that was
+/// killed by a signal during this time counts as the cause, before those that only gave up; without it, during the whole time of the
+/// reports.
 constexpr uint64_t kSettleMs = 20;
-/// Those that are left are given this long after the first failure to say by themselves what they miss, and to end.
+/// After the first failure, the remaining processes get this long to report what they miss, and to end.
 constexpr uint64_t kReportMs = 2000;
 
 /// "0-2, 5"

@@ -97,7 +97,7 @@ void Output::flush(Channel channel) {
 
 void Output::lose(Channel channel, int error) {
   if (std::exchange(has_lost_, true)) return;
-  say(fmt::format("can't write to standard {}: {}; the run goes on, but its output is incomplete", channel == Channel::kOut ? "output" : "error",
+  say(fmt::format("can't write to standard {}: {}; the run continues, but its output is incomplete", channel == Channel::kOut ? "output" : "error",
                   std::strerror(error)));
 }
 

@@ -34,7 +34,7 @@ std::string folder() {
   return usable ? fmt::format("{}/polyverso", runtime) : fmt::format("/tmp/polyverso-{}", geteuid());
 }
 
-/// Nothing if it is there and nobody else's; else what is wrong with it. /tmp is everyone's: another user may have been there first.
+/// Nothing if the folder exists and belongs to this user alone; otherwise the problem. In /tmp, another user may have made it first.
 std::string check_folder(const std::string& path) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return fmt::format("{}: {}", path, std::strerror(errno));

@@ -1,7 +1,7 @@
 #pragma once
 // How `polyverso status` finds the runs of this user on this machine: each has a file that only the user can read, in a folder that only
 // the user can enter, $XDG_RUNTIME_DIR/polyverso or else /tmp/polyverso-<user id>. A run holds a lock on its file for as long as it lives;
-// what nobody locks was left behind by one that was killed, and is removed by whoever looks next.
+// a file without a lock was left behind by a run that was killed, and the next process that lists the runs removes it.
 
 #include <sys/types.h>
 

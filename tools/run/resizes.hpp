@@ -1,5 +1,5 @@
 #pragma once
-// How the launcher learns how many servers the cluster shall have, and which it has: the master writes both into a pipe, which the run's
+// How the launcher learns the wanted number of servers, and which servers there are: the master writes both into a pipe, which the run's
 // processes open by its path under /proc. The library's side is core/runtime/resize.cpp.
 
 #include <uv.h>

@@ -206,8 +206,8 @@ std::vector<Claim> within(const std::vector<Claim>& claims, const Span& span, do
   return found;
 }
 
-/// The process for which the wait lasts in the end: while the awaited process waits for a third one, that is the third.
-/// This worker itself is nobody's excuse.
+/// The process that ends the chain of waits: while the awaited process waits for a third one, that is the third. Waits for
+/// this worker itself are not followed.
 void follow(Rank self, const Trace& trace, const Claim& claim, const std::map<Rank, double>& longest, size_t hops, std::vector<Claim>& found) {
   const auto next = trace.workers.find(claim.who);
   std::vector<Span> left{{claim.begin, claim.end}};

@@ -2,9 +2,10 @@
  *  loop keep the models together.
  *
  *  Part of polyverso.h, which includes it. docs/distlearn.md has a training loop for each strategy. Models and
- *  gradients are arrays of f32, f64, f16 or bf16 in the caller's memory, the same arrays in every call; 16-bit floats
- *  are processed as f32. Arrays may be in the memory of devices, as in group.h; most strategies then compute there
- *  (docs/cuda.md), after the work that the device's stream has so far, and return when the work is done.
+ *  gradients are arrays of f32, f64, f16 or bf16 in the caller's memory. Every call gets arrays of the same sizes and
+ *  dtypes; 16-bit floats are processed as f32. Arrays may be in the memory of devices, as in group.h; most strategies
+ *  then compute there (docs/cuda.md), after the work that the device's stream has so far, and return when the work is
+ *  done.
  *
  *  Ranks may make different numbers of steps. A rank without further steps calls the strategy's ..._synchronize (or
  *  mv_compressed_finish), which takes part in the operations of the other ranks until all have called it; no rank waits
@@ -91,14 +92,15 @@ typedef mv_strategy mv_async_ea;
 /** @param centre  an array or a matrix of f32 or f64 with the updater "add", with as many elements as the
  *                 parameters; its initial value is the initial centre */
 MV_API mv_status mv_async_ea_open(mv_table centre, int64_t tau, double alpha, mv_async_ea *ea);
-/** Every tau-th time: d = alpha (parameters - centre); parameters -= d; centre += d. With the gradient taken before this call and
- *  applied after it, f(x) = x^2 / 2 and a learning rate of eta it is stable for alpha <= (4 - 2 eta) / (4 - eta). */
+/** Every tau-th time: d = alpha (parameters - centre); parameters -= d; centre += d. With f(x) = x^2 / 2, a learning rate
+ *  of eta, and a gradient that is taken before this call and applied after it, the method is stable for
+ *  alpha <= (4 - 2 eta) / (4 - eta). */
 MV_API mv_status mv_async_ea_average(mv_async_ea ea, const mv_array *parameters, uint64_t count, const mv_call_options *options);
 /** parameters = the centre. */
 MV_API mv_status mv_async_ea_read(mv_async_ea ea, const mv_array *parameters, uint64_t count, const mv_call_options *options);
 MV_API mv_status mv_async_ea_close(mv_async_ea ea);
 
-/* ------------------------------------------ local SGD, DiLoCo and its stream */
+/* ------------------------------------- local SGD, DiLoCo and Streaming DiLoCo */
 
 /** Local SGD: ranks train by themselves and exchange every inner_steps steps. */
 typedef mv_strategy mv_local_sgd;

@@ -124,7 +124,7 @@ typedef struct mv_gossip_info {
 typedef struct mv_gossip_peer {
   uint32_t size;          /**< sizeof(mv_gossip_peer), set by MV_GOSSIP_PEER_INIT */
   uint32_t version;       /**< MV_STRUCT_VERSION */
-  double score;           /**< 10 .. 1000: the higher, the likelier this peer is chosen */
+  double score;           /**< 10 .. 1000: a peer with a higher score is chosen more often */
   double clock, loss;     /**< of the snapshot last fetched from it */
   double disagreement;    /**< with that snapshot */
   uint64_t fetched, failed; /**< snapshots, attempts */
@@ -132,7 +132,7 @@ typedef struct mv_gossip_peer {
   int32_t waiting;        /**< 1: waits for this node to begin an exchange */
   char name[256];
   char address[256];
-  char transport[32];          /**< "shared memory", "tcp", or "" without a connection */
+  char transport[32];     /**< "shared memory", "tcp", or "" without a connection */
   char problem[256];      /**< the last error; "" since the last success */
 } mv_gossip_peer;
 
@@ -152,7 +152,8 @@ MV_API mv_status mv_gossip_peers(mv_gossip gossip, mv_gossip_peer *peers, uint64
  *  @param flags  mv_text_flag: MV_JSON for programs
  *  @param text, capacity, length  as in mv_table_list() */
 MV_API mv_status mv_gossip_state_text(mv_gossip gossip, uint32_t flags, char *text, uint64_t capacity, uint64_t *length);
-/** The same figures in Prometheus's text format. A node whose configuration has `metrics: PORT` serves them over HTTP, at /metrics.
+/** The metrics of this node in Prometheus's text format. A node whose configuration has `metrics: PORT` serves them over
+ *  HTTP, at /metrics.
  *  @param text, capacity, length  as in mv_table_list() */
 MV_API mv_status mv_gossip_metrics_text(mv_gossip gossip, char *text, uint64_t capacity, uint64_t *length);
 /** The state of all nodes of a configuration, asked from outside, one after the other: mv_gossip_state_text() of each,

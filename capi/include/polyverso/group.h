@@ -5,12 +5,12 @@
  *    mv_allreduce(group, NULL, gradients, count, MV_F32, MV_REDUCE_AVG, NULL);           in place; equal bits on all ranks
  *    mv_group_close(group);
  *
- *  Part of polyverso.h, which includes it, and whose rules hold here. docs/groups.md is the guide.
+ *  Part of polyverso.h, which includes it; the rules of polyverso.h hold here too. docs/groups.md is the guide.
  *
  *  Errors of every function below that takes part in an operation:
  *    MV_EDISAGREE  the ranks do not make the same operation; the message names two of them and their operations. All
- *                  ranks get it, and the group continues with the next operation. Without shared memory, a rank may
- *                  have done its part of a reduce, broadcast, gather or scatter before: it gets the error from its next
+ *                  ranks get it, and the group continues with the next operation. Without shared memory, a rank that
+ *                  has already done its part of a reduce, broadcast, gather or scatter gets the error from its next
  *                  operation, and the group is broken.
  *    MV_EPEERLOST  a rank is lost, or has left (mv_group_close(), mv_group_abort(), mv_shutdown()): the message names it
  *    MV_ETIMEOUT   naming the missing ranks; the default deadline is gate_timeout_ms
@@ -25,8 +25,8 @@
  *  Arrays may be in the memory of devices that this process uses (mv_tensor_address()): they are copied to pinned memory
  *  of the host first, in the order of the device's work so far (mv_device_set_stream()), and results are copied back
  *  before the call, or its request, ends. All-reduces of 64 KiB or more go between the devices by NCCL instead, if all
- *  ranks have it and their arrays on devices (docs/cuda.md); the errors are the same. Custom reductions take memory of
- *  the host only: MV_EINVAL. */
+ *  ranks have NCCL and their arrays are on devices (docs/cuda.md); the errors are the same. Custom reductions take
+ *  memory of the host only: MV_EINVAL. */
 #ifndef POLYVERSO_GROUP_H
 #include "polyverso.h" /* polyverso.h includes this header, after what it needs */
 #endif
@@ -69,7 +69,7 @@ typedef struct mv_group_info {
   uint64_t operations;      /**< begun by this rank */
   int32_t broken;           /**< the mv_status that broke the group; MV_OK while it works */
   uint32_t reserved;
-  char transport[16];            /**< "shm": shared memory; "messages" */
+  char transport[16];       /**< "shm": shared memory; "messages" */
   char why[256];            /**< if `broken`, the reason */
   int64_t elder;            /**< the lowest of the ranks that have been members for the longest time: after mv_group_grow()
                                  it has the state of the training, which newcomers lack. 0 in a group that was opened */
@@ -77,8 +77,8 @@ typedef struct mv_group_info {
   char tuning[1024];        /**< how the algorithms of the group's all-reduces are chosen, as a text: in shared memory the
                                  algorithm of each size and whether a trial, an earlier one or a constant chose it, otherwise
                                  the costs of messages. docs/groups.md */
-  char collective[16];      /**< who carries out all-reduces: "own", this library, "mpi", or "nccl" for arrays on devices: see
-                                 the setting collective */
+  char collective[16];      /**< the implementation of all-reduces: "own", this library's, "mpi", or "nccl" for arrays on
+                                 devices: see the setting collective */
   char collective_why[240]; /**< the reason */
 } mv_group_info;
 
@@ -227,7 +227,7 @@ typedef struct mv_drained {
  *          an all-reduce */
 MV_API mv_status mv_allreduce_drain(mv_group group, mv_array *arrays, uint64_t capacity, mv_drained *next, const mv_call_options *options);
 /** Takes part in all-reduces with neutral values (zeros for sums) until all ranks drain.
- *  @return MV_EDISAGREE if others reduce manually */
+ *  @return MV_EDISAGREE if the other ranks call mv_allreduce_custom() */
 MV_API mv_status mv_allreduce_zeros(mv_group group, const mv_call_options *options);
 
 /* ---------------------------------------------------------- custom reductions */
@@ -239,8 +239,9 @@ typedef mv_status (*mv_reducer)(void *user, const mv_array *mine, const mv_array
 /** An all-reduce in place by the caller's own function, over a binary tree: values[rank 0] ends on all ranks, so
  *  they have equal bits whatever f does. Blocking only.
  *
- *  Values may be in the memory of devices. Then `mine` and `theirs` are there, too, and are copied through the host's memory;
- *  before f returns, its work on the device must be done, or be on the library's stream (mv_device_current_stream()). */
+ *  Values may be in the memory of devices. Then `mine` and `theirs` are there, too, and are copied through the host's
+ *  memory. Before f returns, its work on the device must be done, or be queued on the library's stream
+ *  (mv_device_current_stream()). */
 MV_API mv_status mv_allreduce_custom(mv_group group, const mv_array *values, uint64_t arrays, mv_reducer reducer, void *user, uint32_t flags,
                                      uint64_t *contributors, const mv_call_options *options);
 

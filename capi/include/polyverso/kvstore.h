@@ -39,8 +39,8 @@ typedef struct kv_keys {
 #define KV_KEYS_INIT { sizeof(kv_keys), MV_STRUCT_VERSION, 0, NULL, NULL }
 
 /** The values of one call, key after key. Each key has one tensor, or several (one for each device): a push sums
- *  them, and a pull fills all of them. Tensors may be in the memory of CUDA devices, each in its own: their values are
- *  copied through the host. */
+ *  them, and a pull fills all of them. Tensors may be in the memory of CUDA devices, each in its own. Their values are
+ *  copied through the host, except for keys that are on a device: see kv_create(). */
 typedef struct kv_values {
   uint32_t size;            /**< sizeof(kv_values), set by KV_VALUES_INIT */
   uint32_t version;         /**< MV_STRUCT_VERSION */

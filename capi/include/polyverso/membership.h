@@ -36,7 +36,7 @@ MV_API mv_status mv_cluster_drain(mv_node node, int64_t timeout_ms);
  *  mv_init_text(), `polyverso run --max-servers`). With fewer servers than now, those with the highest ranks drain, as by
  *  mv_cluster_drain(), and leave. With more, `polyverso run` starts the missing ones; elsewhere start `polyverso server`
  *  with the settings of the others. A new server gets parts of the tables, one after the other, while workers continue;
- *  with replicas it gets copies of parts that lose theirs. Any member may call this; the last wish counts.
+ *  with replicas it gets copies of parts that lose theirs. Any member may call this; the last call counts.
  *  @param servers    the wanted number: 1 + replicas to max_servers
  *  @param timeout_ms how long to wait until the cluster has them; 0: only for the master's answer; -1: for ever
  *  @return MV_OK           the cluster has this many servers, and no part moves any more; with timeout_ms 0: it is decided
@@ -62,7 +62,7 @@ MV_API mv_status mv_active_workers(mv_node node, int64_t *workers);
 /** What has happened to a member. */
 typedef enum mv_membership_kind {
   MV_MEMBER_JOINED = 0,    /**< a new process has joined: in the place of one that is gone, or as a further server or worker */
-  MV_MEMBER_LEFT = 1,      /**< a worker has finished: no call waits for it any more */
+  MV_MEMBER_LEFT = 1,      /**< a worker has finished; calls no longer wait for it */
   MV_MEMBER_LOST = 2,      /**< its process is lost */
   MV_MEMBER_DRAINING = 3,  /**< a server is draining: its tables move to others, and nothing is lost */
   MV_MEMBER_DRAINED = 4,   /**< this server has handed its tables over and left */

@@ -187,10 +187,9 @@ MV_API mv_status mv_init(const mv_init_options *options);
  *  (off|auto|psk|mutual, by default auto), `tls_cert`, `tls_key`, `tls_ca`: docs/security.md; `keeper`, where the
  *  cluster has a name by which processes without a master find it, and `keeper_auth`: docs/launchers.md;
  *  `max_servers`: mv_cluster_resize(); `max_workers`: mv_active_workers(); `stuck_after_ms`: mv_status_text();
- *  `trace_events`: mv_trace_text();
- *  `collective_costs`, groups' algorithms: mv_doctor_text(); `tuning` (auto|trial|fixed, or the name of an algorithm),
- *  how all-reduces in shared memory choose: docs/groups.md;
- *  `collective`, who carries out the all-reduces of groups: auto, own, in an MPI job mpi (docs/groups.md), or between
+ *  `trace_events`: mv_trace_text(); `collective_costs`, by which groups choose algorithms: mv_doctor_text(); `tuning`
+ *  (auto|trial|fixed, or the name of an algorithm), the choice of algorithms in shared memory: docs/groups.md;
+ *  `collective`, the implementation of groups' all-reduces: auto, own, in an MPI job mpi (docs/groups.md), or between
  *  devices nccl (docs/cuda.md). */
 MV_API mv_status mv_init_text(const char *text);
 /** mv_init() from a command line, as in Multiverso. Every "-key=value" or "--key=value" with a known key (also
@@ -207,8 +206,8 @@ MV_API mv_status mv_node_open(const mv_init_options *options, mv_node *node);
  *  @return MV_OK, also if other processes are lost; the first unreported error of a fire-and-forget add; MV_EINTR
  *          after a signal: the node still serves, call again; MV_ETIMEOUT if adds were not acknowledged within
  *          gate_timeout_ms: the other processes are notified nevertheless; MV_EPEERLOST from a process that is only a
- *          server: the others have declared it lost, and go on without it, or nobody could decide about the members any
- *          more; MV_ESTATE without an mv_init() */
+ *          server: the others have declared it lost and continue without it, or too few processes were left to decide
+ *          about the members; MV_ESTATE without an mv_init() */
 MV_API mv_status mv_shutdown(mv_node node);
 /** Ends the node at once, because this program has failed: the other processes see this one as lost, and their calls
  *  that need it fail with MV_EPEERLOST and a message that has `reason`, "worker 1: ValueError: ... (rank 1, ...)". Adds
@@ -261,8 +260,7 @@ enum mv_doctor_flag {
 /** Reports the findings of a diagnosis, and how to fix each problem. Without a running node (node = 0): the settings that
  *  mv_init() would use, with their sources; the capabilities of this machine, tested; its devices for tensors, or what
  *  they lack; whether the master can be reached, step by step. With a node: the transport to each peer, why it is not a
- *  better one, and the peer's response time.
- *  docs/operations.md lists the fields of the JSON.
+ *  better one, and the peer's response time. docs/operations.md lists the fields of the JSON.
  *  With MV_TUNE the text is the value for the setting `collective_costs`, by which groups choose their algorithms:
  *  docs/allreduce.md. MV_ESTATE without a node, or with one worker only; MV_ECANCELED after a signal; MV_EPEERLOST.
  *  @param flags   mv_text_flag and mv_doctor_flag
@@ -338,7 +336,7 @@ MV_API mv_status mv_event_fd(mv_node node, int32_t *fd);
 /** Waits until every server has applied this worker's earlier adds, including fire-and-forget ones, and until all
  *  workers that have not finished have called it. For workers only (MV_ESTATE on a server).
  *  @return MV_EPEERLOST if a worker or server was lost meanwhile; the first unreported error of a fire-and-forget add;
- *          MV_ETIMEOUT naming the missing workers: withdrawn, may be repeated; MV_EINTR: the next call goes on with it */
+ *          MV_ETIMEOUT naming the missing workers: withdrawn, may be repeated; MV_EINTR: the next call continues it */
 MV_API mv_status mv_barrier(mv_node node, const mv_call_options *options);
 
 /* ------------------------------------------------------------------- tables */

@@ -13,7 +13,7 @@
  *     where the tensors are, and results are made there. All tensors of a call must be in one place (MV_EINVAL), except
  *     those of mv_tensor_copy() and mv_tensor_close().
  *   - The messages of mv_last_error() name dtypes and shapes: "f32 (2, 3)".
- *   - `out` is 0, and *result receives a new tensor, which the caller must free; or `out` is a tensor of the
+ *   - If `out` is 0, *result receives a new tensor, which the caller must free. Otherwise `out` is a tensor of the
  *     result's shape: it receives the values, converted to its own dtype, and *result is set to it. It may be an
  *     operand, or share memory with one. */
 #ifndef POLYVERSO_TENSOR_H
@@ -221,7 +221,7 @@ MV_API mv_status mv_tensor_matmul(mv_tensor a, mv_tensor b, int32_t flags, mv_te
  * A device computes on tensors in its own memory. Devices come from a plug-in, libpolyverso_cuda.so, which the library
  * loads when a function first names a device: the one that POLYVERSO_DEVICE_PLUGIN names, or the one beside the library.
  * Without a plug-in, a driver or a device, the functions that need one are MV_ENOSYS with a message that says what to do,
- * and everything else goes on. docs/cuda.md has more.
+ * and everything else continues to work. docs/cuda.md has more.
  *   - Results have the same bits as on the host. The exceptions are MV_POW of floats, within 2 units in the last place of
  *     a double, mv_tensor_matmul(), whose order of sums is cuBLAS's, and the sign and payload of a NaN.
  *   - Work on a device is done in the order of the calls, on one stream, and a call returns when its work has been
@@ -230,8 +230,8 @@ MV_API mv_status mv_tensor_matmul(mv_tensor a, mv_tensor b, int32_t flags, mv_te
  *   - Memory is given back in the order of the stream too, so a tensor may be freed while work that uses it is queued.
  *   - The ids of a row-sparse tensor are in the host's memory; its values are on the device.
  *   - A forked child can't use devices after its parent has used any: MV_EFORK.
- *   - MV_ENOMEM: the device has too little memory. MV_ESYSTEM: a device that an error has made useless, such as an invalid
- *     address in a kernel; each later call that needs it fails alike. */
+ *   - MV_ENOMEM: the device has too little memory. MV_ESYSTEM: an error, such as an invalid address in a kernel, has made
+ *     the device unusable; each later call that needs the device fails with the same status. */
 
 /** The number of devices: 0 if there is no plug-in, driver or device; mv_device_describe(0) then says why. */
 MV_API mv_status mv_device_count(int32_t *count);

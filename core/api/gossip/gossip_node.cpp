@@ -319,7 +319,7 @@ base::Result<size_t> GossipNode::next_part(uint64_t count, mv_dtype dtype) const
   return next_part_;
 }
 
-/// Goes on to the next array.
+/// Continues with the next array.
 void GossipNode::take_part(mv_dtype dtype) {
   next_part_ += outer_ && gossip::OuterSteps::is_slow(dtype) ? 2 : 1;
   ++next_array_;

@@ -23,7 +23,7 @@ constexpr uint64_t kLeastBytes = 64 << 10;
 constexpr uint64_t kMostFailures = 4;
 /// How long the ranks may take to make a communicator, once all are there.
 constexpr base::Nanos kTimeToMake = std::chrono::seconds(30);
-/// How long an operation may go on after a rank has left that may have ended it already.
+/// How long an operation may continue after a rank has left that may have ended it already.
 constexpr base::Nanos kTimeAfterLeave = std::chrono::seconds(1);
 constexpr base::Nanos kSpin = std::chrono::microseconds(100), kShortest = std::chrono::microseconds(20), kLongest = std::chrono::milliseconds(1);
 

@@ -22,7 +22,7 @@ struct GroupInfo {
   int64_t elder = 0;                ///< the lowest of the ranks that have been members for the longest time
   uint32_t generation = 0;          ///< how many times groups have shrunk and grown to this one
   std::string tuning;               ///< how its all-reduces are chosen
-  std::string collective = "own";   ///< who carries out all-reduces: "own", "mpi" or "nccl"
+  std::string collective = "own";   ///< the implementation of all-reduces: "own", "mpi" or "nccl"
   std::string collective_why;       ///< and why
 };
 

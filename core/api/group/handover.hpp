@@ -4,7 +4,7 @@
 //   collective=own   this library
 //   collective=mpi   MPI, for all operations that it can carry out (engine/collective/reducer.hpp). If it can't be used for
 //                    this group, this library, and a warning
-//   collective=auto  where transport=mpi is used and the ranks do not share memory: who is faster, by a measurement when
+//   collective=auto  where transport=mpi is used and the ranks do not share memory: the faster one, by a measurement when
 //                    the group is opened. Otherwise this library
 //
 //   collective=nccl  this library; arrays on devices by NCCL, see device_group.hpp, with a warning if it can't be used

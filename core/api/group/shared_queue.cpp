@@ -13,11 +13,12 @@ namespace mv::api {
 
 namespace {
 
-/// If callers have waited so many times in a row, each time within so long after the start, the thread looks for operations
-/// at intervals instead of being woken for each one; after so many looks in vain it sleeps again. Guesses: a wake-up takes 5
-/// to 50 us. It takes no time worth mentioning of a large operation, which may go on while its caller computes.
-constexpr int kPromptInARow = 4, kLooksInVain = 10;
-constexpr base::Nanos kPrompt = std::chrono::microseconds(200), kLookEvery = std::chrono::microseconds(500);
+/// If callers have waited kPromptInARow times in a row, each time within kPrompt after the start, the thread polls for
+/// operations every kPollEvery instead of being woken for each one; after kFailedPolls polls without one it sleeps again.
+/// Guesses: a wake-up takes 5 to 50 us. It is a negligible part of a large operation, which may run while its caller
+/// computes.
+constexpr int kPromptInARow = 4, kFailedPolls = 10;
+constexpr base::Nanos kPrompt = std::chrono::microseconds(200), kPollEvery = std::chrono::microseconds(500);
 constexpr uint64_t kLarge = 64 << 10;
 
 bool is_large(const collective::Operation& operation) {
@@ -74,7 +75,7 @@ base::Result<SharedQueue::Turn> SharedQueue::turn(base::Nanos until) {
   std::unique_lock lock(mutex_);
   if (Turn mine = try_turn(lock)) return mine;
   ++waiting_;  // before unlocking: the operation that ends next then wakes this thread
-  look_no_more();
+  stop_polling();
   lock.unlock();
   changed_.notify_all();
   const Waiter waiter{*this};
@@ -106,7 +107,7 @@ void SharedQueue::end_turn() {
 void SharedQueue::count(std::unique_lock<std::mutex>& lock) {
   const size_t pending = jobs_.size() + (taken_ ? 1 : 0);
   pending_.store(pending, std::memory_order_release);
-  const bool has_job = !taken_ && !jobs_.empty() && !looks_, is_awaited = waiting_ > 0, is_ending = ends_ || withdrawing_ > 0;
+  const bool has_job = !taken_ && !jobs_.empty() && !polls_, is_awaited = waiting_ > 0, is_ending = ends_ || withdrawing_ > 0;
   lock.unlock();
   if (has_job || is_ending) changed_.notify_all();
   if (pending == 0 && is_awaited) loop_.wake_waiters();
@@ -118,9 +119,9 @@ void SharedQueue::note_wait(bool is_prompt) {
 }
 
 /// From now on the thread is woken for each operation. Under the lock.
-void SharedQueue::look_no_more() {
+void SharedQueue::stop_polling() {
   prompt_in_a_row_ = 0;
-  looks_ = false;
+  polls_ = false;
 }
 
 /// A queued operation. Only its call uses it.
@@ -151,7 +152,7 @@ void SharedQueue::push(Job job, Awaited is_awaited) {
     thread_ = std::thread([this] { serve(); });
   }
   const bool is_of_thread = is_awaited == Awaited::kYes || is_large(job.operation) || collective::is_by_messages(job.operation.kind);
-  if (is_of_thread || !std::exchange(was_awaited_, false)) look_no_more();
+  if (is_of_thread || !std::exchange(was_awaited_, false)) stop_polling();
   job.begun ? jobs_.push_front(std::move(job)) : jobs_.push_back(std::move(job));
   count(lock);
 }
@@ -166,21 +167,21 @@ void SharedQueue::serve() noexcept {
   }
 }
 
-/// Or for the end. While it looks at intervals, it leaves a job to its caller until the second look.
+/// Or for the end. While it polls at intervals, it leaves a job to its caller until the second poll.
 void SharedQueue::wait_for_job(std::unique_lock<std::mutex>& lock) {
   int in_vain = 0;
   while (true) {
     const bool is_due = (!jobs_.empty() && !taken_) || (ends_ && jobs_.empty());
-    if (in_vain > kLooksInVain || (in_vain > 1 && is_due)) prompt_in_a_row_ = 0;
+    if (in_vain > kFailedPolls || (in_vain > 1 && is_due)) prompt_in_a_row_ = 0;
     if (prompt_in_a_row_ < kPromptInARow || ends_) {
       if (is_due) return;
       changed_.wait(lock);
       in_vain = 0;
     } else {
       const uint64_t ended = ended_;
-      looks_ = true;
-      changed_.wait_for(lock, kLookEvery);
-      looks_ = false;
+      polls_ = true;
+      changed_.wait_for(lock, kPollEvery);
+      polls_ = false;
       in_vain = ended_ == ended ? in_vain + 1 : 0;
     }
   }
@@ -194,7 +195,7 @@ SharedQueue::Job SharedQueue::next_job() {
   return job;
 }
 
-/// Requires the turn. False if a signal interrupted the operation, which goes on.
+/// Requires the turn. False if a signal interrupted the operation, which continues.
 bool SharedQueue::attempt(Job& job) noexcept {
   try {
     base::Status status = job.begun ? context_->finish(job.call->deadline()) : carry_out(job.operation, job.call->deadline());
@@ -238,7 +239,7 @@ mv_status SharedQueue::help_here(const Call& call, base::Nanos since) noexcept {
   std::unique_lock lock(mutex_);
   if (taken_ || jobs_.empty() || jobs_.front().call.get() != &call || collective::is_by_messages(jobs_.front().operation.kind)) {
     if (jobs_.empty()) return note_wait(is_prompt), MV_OK;  // the thread was faster
-    look_no_more();  // there are some that their callers do not carry out
+    stop_polling();  // there are some that their callers do not carry out
     count(lock);
     return MV_OK;
   }
@@ -248,7 +249,7 @@ mv_status SharedQueue::help_here(const Call& call, base::Nanos since) noexcept {
   lock.unlock();
   const bool goes_on = !attempt(job);
   lock.lock();
-  if (goes_on) look_no_more();
+  if (goes_on) stop_polling();
   const Job ended = goes_on ? Job{} : next_job();
   taken_ = false;
   ++ended_;
@@ -309,7 +310,7 @@ void SharedQueue::withdraw(const Call& call, mv_status code) {
   give_up(base::error(code, "an operation of the group was withdrawn, which broke the group"));
   std::unique_lock lock(mutex_);
   ++withdrawing_;
-  look_no_more();
+  stop_polling();
   changed_.notify_all();
   changed_.wait(lock, [&] { return call.done(); });  // give_up() ends every wait of the context
   --withdrawing_;

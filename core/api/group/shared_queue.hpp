@@ -79,7 +79,7 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   void end_turn();
   void serve() noexcept;
   void note_wait(bool is_prompt);
-  void look_no_more();
+  void stop_polling();
   void wait_for_job(std::unique_lock<std::mutex>& lock);
   Job next_job();
   bool attempt(Job& job) noexcept;
@@ -103,7 +103,7 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   uint64_t ended_ = 0;       ///< operations
   int prompt_in_a_row_ = 0;  ///< calls whose callers waited at once
   bool was_awaited_ = false;  ///< the caller of the last one has waited before it ended
-  bool looks_ = false;  ///< the thread looks at the jobs by itself before long
+  bool polls_ = false;  ///< the thread will poll the jobs soon, without a wake-up
   size_t waiting_ = 0;  ///< threads in turn() to wake when nothing is pending
   size_t withdrawing_ = 0;  ///< threads in withdraw() to wake when an operation has ended
   std::deque<Job> jobs_;  ///< for the thread, in order

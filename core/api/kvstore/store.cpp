@@ -133,7 +133,7 @@ base::Status Store::init(const Keys& keys, const Values& given) {
   const Values& values = host.value().values();
   const auto found = std::make_shared<Entries>(keys.names.size());
   Entries& entries = *found;
-  auto names = keys.names;  // copied here: after the other workers have gone on, nothing may allocate
+  auto names = keys.names;  // copied here: once the other workers have continued, nothing may allocate
   for (size_t i = 0; i < keys.names.size(); ++i) {
     const Tensor& value = values[i].front();
     if (value.shape.count() == 0) return base::error(MV_ESHAPE, "key \"{}\": {} holds nothing", keys.names[i], value.text());

@@ -48,7 +48,7 @@ static_assert(kSum == int{ncclSum} && kProd == int{ncclProd} && kMax == int{nccl
 
 constexpr const char* kFile = "libnccl.so.2";
 constexpr int kLeastVersion = 21400;  // communicators whose functions do not wait for other ranks
-/// How long the end of a communicator waits for other ranks and for the device, before it goes on without them.
+/// How long the end of a communicator waits for other ranks and for the device, before it continues without them.
 constexpr auto kTimeToEnd = std::chrono::seconds(1), kTimeToAbort = std::chrono::seconds(5);
 
 struct Library {

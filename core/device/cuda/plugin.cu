@@ -31,14 +31,14 @@ mv_status tell(int32_t device, cudaError_t error, const char* what) {
       if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
         return fail(
             MV_ENOSYS,
-            "there is no NVIDIA driver on this machine, or the container does not show it: install it (CUDA %d.%d needs it), or go on with the CPU",
+            "there is no NVIDIA driver on this machine, or the container does not show it: install it (CUDA %d.%d needs it), or use the CPU",
             CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
       return fail(MV_ENOSYS,
                   "the NVIDIA driver is too old: it is for CUDA %d.%d, this plug-in is of CUDA %d.%d; install a newer driver, or build the plug-in "
                   "with an older CUDA",
                   driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     case cudaErrorNoDevice:
-      return fail(MV_ENOSYS, "the NVIDIA driver finds no device: look at `nvidia-smi`, and at CUDA_VISIBLE_DEVICES; the CPU goes on");
+      return fail(MV_ENOSYS, "the NVIDIA driver finds no device: look at `nvidia-smi`, and at CUDA_VISIBLE_DEVICES; the CPU still works");
     case cudaErrorInitializationError:
       return fail(
           MV_ENOSYS,
@@ -58,7 +58,7 @@ mv_status tell(int32_t device, cudaError_t error, const char* what) {
       return fail(MV_ESYSTEM,
                   "%s: %s (%s); after such an error the device is lost for this process: save what is on the host, and restart; `compute-sanitizer` "
                   "finds the cause. "
-                  "The CPU goes on",
+                  "The CPU still works",
                   what, cudaGetErrorString(error), cudaGetErrorName(error));
   }
 }

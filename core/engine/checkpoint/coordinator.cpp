@@ -88,7 +88,7 @@ void Coordinator::on_cancel(const rpc::Asked& asked) {
   auto& mine = waiting_[asked.client];
   const auto waits = std::find_if(mine.begin(), mine.end(), [&](const Request& request) { return request.asked == asked; });
   if (std::erase_if(resumes_, [&](const Request& request) { return request.asked == asked; }) > 0)
-    return server_.fail(asked, base::Status(MV_ETIMEOUT, "the save goes on"));
+    return server_.fail(asked, base::Status(MV_ETIMEOUT, "the save continues"));
   if (waits != mine.end()) {
     const base::Status why =
         base::error(MV_ETIMEOUT, "{}: still waiting for {}", waits->loads ? "loading a checkpoint" : "saving a checkpoint", missing_workers());
@@ -104,7 +104,7 @@ void Coordinator::on_cancel(const rpc::Asked& asked) {
   if (!goes_on) give_up(base::error(MV_ETIMEOUT, "checkpoint {}: cancelled, because {} stopped waiting", job_->path, view_->name(asked.client)));
 }
 
-/// The job will end with this error, if it has no other one that ends it.
+/// The job ends with this error, unless another error ends it first.
 void Coordinator::give_up(const base::Status& why) {
   if (job_->error.ok() || std::exchange(job_->lost_server, false)) job_->error = why;
   if (job_->phase == Phase::kAwaitingServers) job_->loads ? load_over() : save_over(job_->error);
@@ -138,7 +138,7 @@ void Coordinator::worker_lost(base::Peer worker, const base::Status& why) {
   }
 }
 
-/// Calls of which another worker has had the answer of a lost coordinator: it does not take part again.
+/// Ends calls that a lost coordinator has already answered to another worker, which therefore does not repeat them.
 void Coordinator::end_what_has_ended() {
   for (auto& [worker, requests] : waiting_) std::erase_if(requests, [this](const Request& request) { return has_ended(request); });
 }
@@ -150,7 +150,7 @@ bool Coordinator::has_ended(const Request& request) {
     if (ended.last >= request.call && (latest == nullptr || ended.last < latest->last)) latest = &ended;
   if (latest == nullptr) return false;
   const bool is_known = latest->last == request.call;
-  if (!is_known && !request.resumed.empty()) return false;  // the disk knows how it has ended
+  if (!is_known && !request.resumed.empty()) return false;  // the files show how it has ended
   if (!is_known || latest->status != MV_OK) {
     server_.fail(request.asked, base::error(is_known ? latest->status : MV_EPEERLOST, "the checkpoint failed with its coordinator, which was lost"));
   } else if (request.loads) {
@@ -384,7 +384,7 @@ void Coordinator::snapshots_taken() {
   const HeldSave* const held = job.resumes ? served_.held(0) : nullptr;
   if (held != nullptr && held->path == job.path) job.tables = held->entries;
   else if (job.resumes && job.error.ok()) job.error = base::error(MV_EPEERLOST, "checkpoint {}: the list of its tables was lost with a server", job.path);
-  if (job.error.ok() || job.resumes) {  // workers of a resumed save have gone on: they hear of the error when they ask
+  if (job.error.ok() || job.resumes) {  // workers of a resumed save have continued: they get the error when they ask
     tell_saving();
     if (job.error.ok()) base::log_info("checkpoint {}: all servers have their snapshots; training continues", job.path);
   } else if (!may_begin_again()) {
@@ -395,7 +395,7 @@ void Coordinator::snapshots_taken() {
   poll();
 }
 
-/// The workers may go on, and ask whether the save has ended.
+/// The workers may continue, and ask whether the save has ended.
 void Coordinator::tell_saving() {
   Job& job = *job_;
   Ending& ending = endings_[job.id];
@@ -461,7 +461,7 @@ void Coordinator::end_save() {
   set_phase(Phase::kEnding);
   next_poll_ = base::kNever;
   if (job_->is_complete) return save_over({});
-  if (!job_->error.ok() && !served_.why_cut_off().ok()) return save_over(job_->error);  // another process may go on with it
+  if (!job_->error.ok() && !served_.why_cut_off().ok()) return save_over(job_->error);  // another process may continue it
   if (!job_->error.ok())
     return storage_->discard(job_->path, [this](const base::Status& failed) {
       if (!failed.ok())

@@ -98,7 +98,7 @@ class Coordinator {
     uint64_t id = 0;
     Phase phase = Phase::kPlace;
     bool loads = false;
-    bool resumes = false;      ///< a save of a lost coordinator, whose workers have gone on
+    bool resumes = false;      ///< a save of a lost coordinator; its workers have continued
     bool is_taken_over = true;  ///< this process has claimed the checkpoint
     bool is_complete = false;  ///< it was complete then
     bool lost_server = false;  ///< this is the error

@@ -21,7 +21,7 @@ void Coordinator::calls_ended(base::Peer worker, const wire::CallsEnded& message
   }
 }
 
-/// The save of which the lost coordinator may have told other workers goes on, or has ended, here: this worker takes part in it.
+/// The lost coordinator may have told other workers of a save that continues here, or has ended here: this worker takes part in it.
 bool Coordinator::joins(const Request& request) {
   if (request.loads) return false;
   const auto is_it = [&](const std::string& path, uint64_t call) {
@@ -53,7 +53,7 @@ void Coordinator::resume(const Request& request) {
     if (known == ended_.end() || known->second.open.contains(job->call)) job->workers.push_back(worker->peer);
     for (auto& theirs = waiting_[worker->peer]; !theirs.empty() && theirs.front().again && joins(theirs.front());) theirs.pop_front();
   }
-  base::log_info("checkpoint {}: goes on, after its coordinator was lost", job->path);
+  base::log_info("checkpoint {}: continues, after its coordinator was lost", job->path);
   add_parts();
   set_phase(Phase::kSnapshots);
   // The servers must not wait for this one's disk, which may be busy for long: they keep snapshots only for a while.
@@ -77,7 +77,7 @@ void Coordinator::taken_over(const base::Result<bool>& complete) {
 
 bool Coordinator::may_begin_again() const { return job_->lost_server && !job_->resumes && (job_->loads || !job_->askers.empty()); }
 
-/// Whether a save can go on, with its snapshots, at another server than this one, which is lost.
+/// Whether another server can continue the save with its snapshots. This one is lost.
 bool Coordinator::may_follow(size_t server) const {
   if (job_->loads || !(job_->resumes || job_->phase == Phase::kWriting) || !job_->error.ok() || !served_.can_move() || !no_master_.ok()) return false;
   return client_.is_lost(job_->parts[server].server) && view_->serving(*view_->servers()[server]) != base::kNobody;
@@ -100,7 +100,7 @@ void Coordinator::servers_changed() {
   if (job_ == nullptr || job_->phase != Phase::kAwaitingServers) return settle();
   for (const cluster::Member* server : view_->servers()) {
     const base::Peer by = view_->serving(*server);
-    if (by == base::kNobody) return give_up(base::error(MV_EPEERLOST, "{}; nobody has a copy of its tables", job_->error.text()));
+    if (by == base::kNobody) return give_up(base::error(MV_EPEERLOST, "{}; no other process has a copy of its tables", job_->error.text()));
     if (client_.is_lost(by)) return;  // its stand-in has not been named yet
   }
   const auto again = std::make_shared<Job>();

@@ -12,7 +12,7 @@
 
 namespace mv::checkpoint {
 
-/// How long a process that has taken a part over keeps its snapshot when no coordinator goes on with the save. New
+/// How long a process that has taken a part over keeps its snapshot when no coordinator continues the save. New
 /// back-ups of the part wait that long for their copies.
 inline constexpr base::Nanos kKeepsSave = std::chrono::seconds(30);
 
@@ -24,7 +24,7 @@ struct HeldSave {
   std::vector<TableEntry> entries;  ///< of the part of server 0, whose process writes the manifest
   uint64_t inputs = 0;  ///< of the server: the number of its part's inputs when the snapshot was taken
   std::optional<std::vector<SavedTable>> tables = {};  ///< of a back-up: the values, while they are not written
-  base::Nanos until = base::kNever;                    ///< of a back-up that has taken over: they are dropped then, if the save does not go on
+  base::Nanos until = base::kNever;                    ///< of a back-up that has taken over: they are dropped then, if the save does not continue
   base::Status lost = {};                              ///< of a back-up: why it has no such values
   std::optional<FileEntry> file = {};                  ///< it is written
 };

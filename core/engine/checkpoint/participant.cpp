@@ -105,7 +105,7 @@ bool Participant::snapshot(const rpc::Asked& asked, const wire::Snapshot& reques
   }
   const auto clocks = read_clocks(payload);
   if (!clocks) return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "a request for a snapshot has a damaged list of clocks")), true;
-  if (const HeldSave* const held = parts_.held(part); held != nullptr && held->tables) parts_.written(part, held->path, nullptr);  // it does not go on
+  if (const HeldSave* const held = parts_.held(part); held != nullptr && held->tables) parts_.written(part, held->path, nullptr);  // it does not continue
   if (parts_.served(part)->has_snapshot()) return false;  // a worker saves states of optimizers
   auto saved = parts_.served(part)->snapshot(*clocks);
   if (!saved.ok()) return rpc_.fail(asked, saved.status()), true;

@@ -36,7 +36,7 @@ namespace mv::cluster {
 /// that view asks with a ping, and gets what has changed since its own, or the whole view.
 ///
 /// Without replicas, the master decides about views alone, and after its loss nobody can join or pass a barrier. Workers
-/// and servers connect with each other then, because nobody else tells them who has left. A master that drains first gives
+/// and servers connect with each other then, because no other process tells them which members have left. A master that drains first gives
 /// its role to another server. With replicas, all servers are connected with each other and with all workers from the
 /// start, since each may be the master one day. The master writes each view to a keeper before any process acts on it.
 /// When the master is lost, another server takes its place (mastership.cpp). A member's view is then a decided one, plus
@@ -58,7 +58,7 @@ class Cluster {
     virtual void on_member_finished(const Member& member) = 0;
     virtual void on_member_lost(const Member& member, const base::Status& why) = 0;
     /// Nothing of this worker counts from now on. With a keeper, only the master decides that: as long as this node alone
-    /// has lost the worker, the worker may go on elsewhere, and repeat there what this node has not answered. May be called
+    /// has lost the worker, the worker may continue elsewhere, and repeat there the requests that this node has not answered. May be called
     /// again for the same worker.
     virtual void on_worker_lost(const Member& /*worker*/, const base::Status& /*why*/) {}
     /// This node is cut off for good, see Cluster::is_deposed(). From now on, nothing that it does may reach its back-ups.
@@ -71,7 +71,7 @@ class Cluster {
     /// The master has decided which process serves the part of this server from now on, keeps a copy of it, or gets a
     /// copy.
     virtual void on_part_moved(const Member& /*part*/) {}
-    /// A server is draining, perhaps this one, because the cluster shall have fewer: its parts are being copied to
+    /// A server is draining, perhaps this one, because fewer servers are wanted: its parts are being copied to
     /// others.
     virtual void on_member_draining(const Member& /*member*/) {}
     /// The master has given this node's parts to their new servers: see hand_over().
@@ -166,7 +166,7 @@ class Cluster {
   bool is_kept() const { return keeper_ != nullptr && decided_.epoch > 0; }
   /// The master is lost, and another process may take its place.
   bool awaits_master() const { return awaited_until_ != base::kNever; }
-  /// No process is or will be the master, as far as this node knows: nobody will answer what only the master can.
+  /// No process is or will be the master, as far as this node knows: requests to the master will not be answered.
   bool has_lost_master() const;
   /// While a loss is reported to the owner: the master has declared it, so all other members hear of it, too.
   bool all_hear() const { return is_master() || is_declared_; }
@@ -179,8 +179,8 @@ class Cluster {
   const base::Status& why_cut_off() const { return cut_off_; }
   /// Likewise, or why a server that ends may have ended without the others: it has lost the master, and workers whose loss nobody has decided.
   base::Status why_left_alone() const;
-  /// This process was declared lost; or it is a master without a majority; or it is a server that nobody tells whether the
-  /// workers that it has lost are lost. Other processes serve its parts, or may do so later.
+  /// This process was declared lost; or it is a master without a majority; or it is a server that no process can tell whether
+  /// the workers that it has lost are lost. Other processes serve its parts, or may do so later.
   bool is_deposed() const { return !cut_off_.ok() && is_deposed_; }
   /// Views are decided through this keeper instead of by the voters. The keeper must outlive this object. Before
   /// start().

@@ -49,14 +49,14 @@ void Cluster::resize_asked(const rpc::Asked& asked, uint32_t servers) {
         [this, asked, servers](const base::Status& refused, const View&) {
           if (!refused.ok()) return server_.fail(asked, refused);
           ++resizes_;
-          if (decided_.wanted_servers != servers) base::log_info("the cluster shall have {} servers", servers);
+          if (decided_.wanted_servers != servers) base::log_info("the wanted number of servers is {}", servers);
           server_.answer(asked, builder_.answer({}));
         });
   const View before = view_;
   const auto changed = begin_resize(view_, servers, self_.replicas);
   if (!changed.ok()) return server_.fail(asked, changed.status());
   ++resizes_;
-  if (before.wanted_servers != servers) base::log_info("the cluster shall have {} servers", servers);
+  if (before.wanted_servers != servers) base::log_info("the wanted number of servers is {}", servers);
   server_.answer(asked, builder_.answer({}));
   for (const Member& member : view_.members)
     if (member.draining && !before.at(member.rank)->draining) owner_.on_member_draining(member);

@@ -85,8 +85,8 @@ bool Cluster::was_silent(base::Peer peer) const {
   return contact->silent_until != base::kNever && now - contact->silent_until < 2 * self_.heartbeat_timeout;
 }
 
-/// Whether this node has to notice by itself that this peer is lost, although the two are not connected. Usually the master reports it. Without a
-/// master, nobody does.
+/// Whether this node has to notice by itself that this peer is lost, although the two are not connected. Usually the master reports it, but there
+/// may be no master.
 bool Cluster::judges_alone(base::Peer peer) const {
   const Member* const member = view_.find(peer);
   const Contact* const contact = contacts_.find(peer);

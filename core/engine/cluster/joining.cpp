@@ -163,7 +163,7 @@ void Cluster::answer_join(const rpc::Asked& asked, const View& view, base::Frame
   server_.answer(asked, std::move(answer));
 }
 
-/// To a process that wants to join. It learns of nobody else.
+/// Answers a process that wants to join with the master only. It does not learn of other members.
 void Cluster::point_to_master(const rpc::Asked& asked) {
   View pointer;
   pointer.epoch = decided().epoch;
@@ -318,7 +318,7 @@ bool Cluster::asks_again(const std::string& address) {
 void Cluster::joined(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
   joining_.reset();
   if (phase_ != Phase::kJoining) return;
-  // Another one may know who follows the one that is gone, or the keeper will (see ask_at()); and one that is joining itself will know the master.
+  // Another process may know the successor of the one that is gone, or the keeper will (see ask_at()); and a process that is still joining will learn of the master.
   const bool has_successor = masters_.size() > 1 || (self_.replicas > 0 && self_.asks_keeper);
   if ((status.code() == MV_EPEERLOST && has_successor) || status.code() == MV_EUNREACHABLE) {
     last_dial_ = status;

@@ -58,7 +58,7 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
   if (is_kept() && !cut_off_.ok() && !is_deposed_ && member != nullptr && is_undecided_loss(*member)) depose();
   if (is_kept() && awaits_master()) await_master(master_lost_);
   if (is_kept() && is_undecided() && !decided_.workers_gone() && !can_replace_master())
-    cut_off(base::error(MV_EPEERLOST, "{}, and too few processes are left that could decide who serves its tables", why.text()));
+    cut_off(base::error(MV_EPEERLOST, "{}, and too few processes are left to decide which server takes over its tables", why.text()));
   const bool can_go_on = member != nullptr && goes_on_without(*member, peer);
   if (phase_ == Phase::kConnecting && needed && !can_go_on) fail(why);
   if (can_go_on) ready_if_all_ready();
@@ -73,13 +73,13 @@ void Cluster::declare_lost(base::Peer peer, const base::Status& why) {
   is_declared_ = false;
 }
 
-/// Without replicas: nobody decides about the members any more, and each has to notice itself who leaves.
+/// Without replicas: no process decides about the members any more, and each member has to notice by itself which others leave.
 void Cluster::miss_master(const base::Status& why) {
   drop_requests(base::error(MV_EPEERLOST, "the master of this cluster is lost: {}", why.text()));
   if (phase_ == Phase::kReady && !view_.workers_gone()) connect_with_all();
 }
 
-/// A server with a back-up isn't needed: the master will name who serves its tables. A process that is only a server goes on without the others:
+/// A server with a back-up isn't needed: the master will name the server that takes over its tables. A process that is only a server continues without the others:
 /// workers may be using its tables already, since not all members get ready at once.
 bool Cluster::goes_on_without(const Member& member, base::Peer peer) const {
   const Member* const self = view_.find(self_.peer);
@@ -109,7 +109,7 @@ void Cluster::decide_loss(Member& member, bool fails_barriers, const base::Statu
   });
 }
 
-/// The master decides who serves the tables of a lost server. True if values are lost.
+/// The master decides which server takes over the tables of a lost one. True if values are lost.
 bool Cluster::declare_out(Member& member) {
   const Succession after = succeed(view_, member, self_.replicas);
   for (const Member* part : after.changed) owner_.on_part_moved(*part);
@@ -140,7 +140,7 @@ void Cluster::report_unreachable() {
   };
   for (const Member* partner : partners(view_, *self))
     if (!partner->is_out && partner->peer != master_ && !contacts_.is_connected(partner->peer) && !partner->why.empty()) report(*partner);
-  // Others may wait here for a worker that goes on elsewhere.
+  // Others may wait here for a worker that continues elsewhere.
   for (const Member* worker : view_.workers())
     if (worker->peer != master_ && is_undecided_loss(*worker)) report(*worker);
 }
@@ -164,7 +164,7 @@ base::Peer Cluster::choose_lost(const Member& reporter, const Member& reported) 
   return spares_worker ? reporter.peer : reported.peer;
 }
 
-/// Whether the others can go on without this server, and without any loss.
+/// Whether the others can continue without this server, and without any loss.
 bool Cluster::can_spare(const Member& server) const {
   if (!server.is_server() || server.peer == master_) return false;
   std::set<base::Peer> others;

@@ -44,7 +44,7 @@ void Cluster::begin_keeping() {
 void Cluster::warn_of_few_voters() const {
   const auto voters = std::ranges::count_if(view_.members, [](const Member& member) { return member.votes; });
   if (voters < 3)
-    base::log_warn("only {} processes decide about the members: if {} is lost, nobody can take its place. With three servers, or two and a process that is only "
+    base::log_warn("only {} processes decide about the members: if {} is lost, no process can take its place. With three servers, or two and a process that is only "
                    "a worker, its loss is survived", voters, view_.name(master_));
 }
 
@@ -157,7 +157,7 @@ void Cluster::read_keeper() {
     const auto view = from_bytes(content.value().view);
     if (!view.ok()) return cut_off(base::error(MV_EPROTOCOL, "the keeper of the list of members has an invalid one: {}", view.status().text()));
     if (view.value().find(self_.peer) == nullptr && (quorum_ == nullptr || view.value().epoch > decided_.epoch))
-      return cut_off(base::error(MV_EPEERLOST, "this process is no member any more: the others have given it up, or another cluster of this name has begun"));
+      return cut_off(base::error(MV_EPEERLOST, "this process is no longer a member: the others have declared it lost, or another cluster of this name has started"));
     revision_ = content.value().revision;
     if (view.value().epoch > decided_.epoch) {
       take_decided(view.value());
@@ -295,7 +295,7 @@ void Cluster::follow_master() {
   if (!is_master() && !contacts_.is_connected(master_)) await_master(base::error(MV_EPEERLOST, "{} can't be reached from here", view_.name(master_)));
 }
 
-/// What has happened since this node asked to be the master.
+/// Applies the changes that have happened since this node asked to be the master.
 void Cluster::decide_noticed() {
   for (Member& known : view_.members) {
     const Member* const member = decided_.find(known.peer);
@@ -393,7 +393,8 @@ void Cluster::cut_off(const base::Status& why) {
   owner_.on_news();
 }
 
-/// A master that hears from too few can decide nothing. If the others still hear from it, only its end lets them choose another one.
+/// A master that hears from too few voters can decide nothing. If the others still hear from it, they can choose another master only after its
+/// end.
 bool Cluster::hears_quorum() {
   std::set<base::Peer> heard{self_.peer};
   for (const auto& [peer, contact] : contacts_)
@@ -423,13 +424,13 @@ base::Status Cluster::why_left_alone() const {
   const auto workers = view_.workers();
   const auto lost = std::ranges::find_if(workers, [this](const Member* member) { return is_undecided_loss(*member); });
   if (lost == workers.end()) return {};
-  return base::error(MV_EPEERLOST, "this process has lost its connections to the master and to {}, which may go on without it: it may have been silent for longer "
+  return base::error(MV_EPEERLOST, "this process has lost its connections to the master and to {}, which may continue without it: it may have been silent for longer "
                                    "than heartbeat_timeout_ms",
                      view_.name((*lost)->peer));
 }
 
-/// This node is cut off for good: the others must not wait for it. Nobody decides any more that the workers which it has lost are lost, and other
-/// calls may wait for them here. So it declares them lost itself, after it has made sure that no other process hears of that.
+/// This node is cut off for good: the others must not wait for it. No process can confirm any more that the workers that this node has lost are
+/// lost, and calls may wait for them here. So it declares them lost itself, after it has made sure that no other process learns of that.
 void Cluster::depose() {
   is_deposed_ = true;
   owner_.on_deposed();
@@ -475,7 +476,7 @@ void Cluster::tick_keeping(base::Nanos now) {
     cut_off(base::Status(MV_EPEERLOST, why_undecided()));
 }
 
-// For humans: a keeper outside of the cluster says itself what is wrong with it.
+// Texts for users. A keeper outside of the cluster describes its own trouble.
 
 std::string Cluster::why_no_master() const {
   if (!can_replace_master())
@@ -493,8 +494,8 @@ std::string Cluster::why_undecided() const {
 
 // ---- barriers
 
-/// A request that the next master is asked again: a barrier, a wish for more servers, or without replicas a farewell. A barrier outlives its call, so
-/// that none that was released is missed: a new master has to know.
+/// A request that is repeated to the next master: a barrier, a change of the number of servers, or, without replicas, a departure. A barrier
+/// outlives its call, because a new master must learn of each barrier that was released.
 class Cluster::Visit final : public rpc::Pending, public std::enable_shared_from_this<Visit> {
  public:
   Visit(Cluster& cluster, wire::Body kind, rpc::PendingRef inner, uint32_t servers = 0)

@@ -46,7 +46,7 @@ void QuorumKeeper::write(uint64_t revision, std::vector<std::byte> view, Written
   if (revision != decided_.epoch) return done(base::error(MV_ESTATE, "another list of members was decided meanwhile"));
   auto mine = from_bytes(view);
   if (!mine.ok()) return done(mine.status());
-  if (mine.value().epoch != instance()) return done(base::error(MV_EINVAL, "the list of members has not the next number"));
+  if (mine.value().epoch != instance()) return done(base::error(MV_EINVAL, "the list of members does not have the next number"));
   Attempt attempt;
   attempt.written = std::move(done);
   attempt.mine = std::move(mine).value();

@@ -72,11 +72,11 @@ void Cluster::on_view(base::Peer from, const wire::View& header, std::span<const
   if (apply(update.value(), next)) take_decided(next);  // whoever sent it: it holds
 }
 
-/// The part of a newer view about this process itself. False if it is no member any more.
+/// The part of a newer view about this process itself. False if it is no longer a member.
 bool Cluster::take_own_place(const View& newer) {
   const Member* const self = newer.find(self_.peer);
   if (is_drained_ || (self != nullptr && (self->drained || !self->is_out))) return true;
-  const auto why = base::error(MV_EPEERLOST, "the other processes have declared this one lost, and go on without it{}", self != nullptr ? ": " + self->why : "");
+  const auto why = base::error(MV_EPEERLOST, "the other processes have declared this one lost, and continue without it{}", self != nullptr ? ": " + self->why : "");
   if (cut_off_.ok()) {
     is_deposed_ = true;
     cut_off(why);

@@ -29,7 +29,7 @@ void write_newcomers(Note& note, const Agreement::Newcomers& newcomers) {
   }
 }
 
-/// In order, each one once: a member may send anything.
+/// Sorted and without duplicates, because a member may send anything.
 Agreement::Newcomers read_newcomers(const wire::GroupNote& note) {
   if (note.peers() == nullptr || note.places() == nullptr) return {};
   std::set<Agreement::Newcomer> newcomers;
@@ -268,7 +268,7 @@ bool Group::is_ahead() const {
   return false;
 }
 
-/// A rank that was far behind is so no more: operations that waited for that may end.
+/// A rank that was far behind has caught up: operations that waited for it may end.
 void Group::keep_up() {
   for (const uint64_t op : std::exchange(held_, {})) {
     const auto found = numbers_.find(op);
@@ -509,8 +509,8 @@ void Group::lost(uint32_t rank, const base::Status& why, bool all_hear) {
   agreement_.gone(rank);
 }
 
-/// A rank that this one has met has told its last operation before. Another one has ended after all its messages were taken: only what waits for it
-/// itself can't be done any more.
+/// A rank that has exchanged messages with this one has announced its last operation before its end. Any other rank has ended after all its
+/// messages were received, so only operations that wait for that rank itself fail.
 void Group::finished(uint32_t rank, const base::Status& why) {
   if (!lost_.insert(rank).second) return;
   ends_->left = rank + 1;

@@ -109,7 +109,7 @@ class Group : public std::enable_shared_from_this<Group> {
 
   /// The process of a rank is gone; `why` names it. `all_hear`: the other ranks hear of it, too, without this one.
   void lost(uint32_t rank, const base::Status& why, bool all_hear);
-  /// The process of a rank has ended properly. The group goes on if this rank waits for nothing of it.
+  /// The process of a rank has ended properly. The group continues if this rank waits for nothing from it.
   void finished(uint32_t rank, const base::Status& why);
   /// Breaks the group: operations that are running or begin later fail. `tell` notifies the other ranks.
   void break_group(const base::Status& why, bool tell);
@@ -192,7 +192,7 @@ class Group : public std::enable_shared_from_this<Group> {
   void expire(uint64_t op, Active& active, base::Nanos now);
   void answered(uint32_t from);
   void expire_drain(base::Nanos now);
-  void look(uint64_t op, Active& active, base::Nanos now);
+  void notify_awaited(uint64_t op, Active& active, base::Nanos now);
   void on_closed(uint32_t from, uint64_t last, const std::optional<Agreement::Decision>& decided, const base::Status& gave_up);
   bool waits_beyond(uint64_t op) const;
   bool awaits(uint32_t rank) const;

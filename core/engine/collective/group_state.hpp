@@ -16,7 +16,7 @@ struct GroupState {
   std::string transport;         ///< "shm" or "messages"
   uint64_t operations = 0;  ///< begun by the member
   std::string broken;       ///< why the group is broken; empty if it is not
-  std::string tuning = {};  ///< the ways of its operations, and why; empty if there is no choice
+  std::string tuning = {};  ///< the algorithms of its operations, and why; empty if there is no choice
 };
 
 }  // namespace mv::collective

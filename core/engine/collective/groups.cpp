@@ -311,7 +311,7 @@ void Groups::on_stranger(base::Peer from, const wire::GroupNote& note) {
   }
 }
 
-/// A rank goes on with a group that this node may have closed.
+/// A rank continues to use a group that this node may have closed.
 void Groups::on_late(base::Peer from, uint64_t id) {
   if (const auto past = past_.find(id); past != past_.end()) sender_.send(from, frame_of(sender_.builder(), past->second));
 }

@@ -26,7 +26,7 @@ inline constexpr base::Nanos kLookAgain = std::chrono::milliseconds(10);
 inline constexpr base::Nanos kTimeToOpen = std::chrono::seconds(2);
 /// After a member has ended, how long one that opens a group with it waits for rank 0's word that it had opened it.
 inline constexpr base::Nanos kTimeToHear = std::chrono::seconds(10);
-/// How often rank 0 of a group that is opening tells the others who is missing, if that has changed.
+/// How often rank 0 of a group that is opening tells the others which ranks are missing, if that has changed.
 inline constexpr base::Nanos kTellMissing = std::chrono::milliseconds(250);
 
 /// A node's groups. A group's number is derived from its members and from how many times they have tried to open one,
@@ -35,7 +35,7 @@ inline constexpr base::Nanos kTellMissing = std::chrono::milliseconds(250);
 /// fail. Two members connect when one of them first has a message for the other, so a group of n ranks has some n log n
 /// connections. A member notices the loss of another one by its connection with it, and tells all; rank 0 of an open group
 /// is connected with all. The master tells of each loss, too, and what it has told is not repeated. One that waits in vain
-/// soon has a message for the rank that it waits for (Group::look()). Loop thread only.
+/// soon has a message for the rank that it waits for (Group::notify_awaited()). Loop thread only.
 class Groups {
  public:
   using Opened = std::function<void(base::Result<GroupRef>)>;

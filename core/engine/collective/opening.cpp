@@ -147,8 +147,8 @@ void Groups::fail_opening(uint64_t id, const base::Status& why) {
     here_.erase(id);
     if (opening.is_first()) ++tried_[opening.group->members().peers];  // next try: for other members this number may be open
   }
-  // Of a loss, whoever has noticed it tells all; the others tell rank 0, which may open the group later. A newcomer that gives
-  // up is as good as lost: the others continue without it.
+  // A rank that has noticed a loss notifies all ranks; the others notify rank 0, which may open the group later. A newcomer
+  // that gives up counts as lost: the others continue without it.
   const bool is_told = opening.is_first() && why.code() == MV_EPEERLOST && opening.group->setting().rank != 0;
   end(opening.group, is_told ? Group::Tell::kMet : Group::Tell::kAll,
       opening.joins ? base::error(MV_EPEERLOST, "it has given up joining: {}", why.text()) : why);

@@ -21,7 +21,7 @@ class Outstanding {
     load.bytes += bytes;
     if (is_large(load) && !std::exchange(load.is_behind, true)) ++behind_;
   }
-  /// True if the rank was far behind, and is no more: what was held up may end.
+  /// True if the rank was far behind and has caught up: operations that were held up may end.
   bool taken(uint32_t rank, size_t bytes) {
     Load& load = loads_[rank];
     --load.messages;

@@ -73,14 +73,14 @@ void Group::tick(base::Nanos now) {
     const auto found = numbers_.find(op);
     if (found == numbers_.end()) continue;
     Active& active = *found->second.active;
-    if (active.running.look_at <= now) look(op, active, now);
+    if (active.running.look_at <= now) notify_awaited(op, active, now);
     if (active.running.deadline <= now) expire(op, active, now);
   }
   transfers_->tick(now);
   expire_drain(now);
 }
 
-void Group::look(uint64_t op, Active& active, base::Nanos now) {
+void Group::notify_awaited(uint64_t op, Active& active, base::Nanos now) {
   Running& running = active.running;
   const int32_t awaited = running.execution().awaited();
   const uint64_t moves = running.execution().moves();
@@ -106,7 +106,7 @@ std::string Group::missing(uint64_t op) const {
   return names;
 }
 
-/// A rank has answered how far it is: once all have, there is no more to wait for.
+/// A rank has reported its progress. The operation expires as soon as all ranks have.
 void Group::answered(uint32_t from) {
   for (auto& [op, numbered] : numbers_) {
     if (numbered.active == nullptr || !numbered.active->running.asked) continue;

@@ -120,7 +120,7 @@ void Gossip::fail(const std::string& why, Fault fault) {
   skip(why);
 }
 
-/// Goes on to another peer, without a penalty for this one.
+/// Continues with another peer, without a penalty for this one.
 void Gossip::skip(const std::string& why) {
   last_failure_ = why;
   tried_.insert(attempt_->peer);

@@ -16,7 +16,7 @@ base::Status Arrival::take(const cluster::Member& server, const wire::Replicate&
 }
 
 base::Status Arrival::take_piece(const cluster::Member& server, const wire::Replicate& piece, std::span<const std::byte> payload) try {
-  if (has_all_) return base::error(MV_EPROTOCOL, "a copied part goes on after its end");
+  if (has_all_) return base::error(MV_EPROTOCOL, "a copied part continues after its end");
   if (piece.event() == wire::ReplicaEvent::State) return part_.restore(server, tables_, payload);
   if (!part_.has_started()) return base::error(MV_EPROTOCOL, "a copied part does not begin with its state");
   if (piece.event() == wire::ReplicaEvent::Rows && piece.rows() != nullptr) return take_rows(*piece.rows(), payload);

@@ -87,7 +87,7 @@ class JournalReader {
  public:
   /// @param server  the process whose journal it is. MV_ENOMEM, MV_ESYSTEM, MV_EPROTOCOL
   static base::Result<std::shared_ptr<JournalReader>> make(base::Peer server, std::shared_ptr<base::SharedMemory> journal);
-  /// Closes the gate: nobody would read what comes now.
+  /// Closes the gate, because later entries would not be read.
   ~JournalReader() { close_gate(); }
   JournalReader(const JournalReader&) = delete;
   JournalReader& operator=(const JournalReader&) = delete;

@@ -81,7 +81,7 @@ void Parts::start(const cluster::View& view, table::Server& own) {
   if (led_.empty()) own.start(view, self.peer);  // no server, or one that has taken the place of a lost one
 }
 
-// ---- which part, and who serves it
+// ---- which part, and which process serves it
 
 Part* Parts::find_led(uint32_t number) {
   const auto led = led_.find(number);
@@ -229,15 +229,15 @@ void Parts::answer(InChain& chain, const Part& part) {
     streams_.finish(chain.unanswered.front().second);
 }
 
-/// Nobody can decide any more who follows instead of a lost successor. The predecessor must not wait: its other requests would have no room.
+/// No process can decide any more which one replaces a lost successor. The predecessor must not wait: its other requests would have no room.
 void Parts::refuse_unanswered(InChain& chain) {
   const base::Peer successor = chain.successor.peer();
   if (successor == base::kNobody || cluster_.contacts().is_connected(successor)) return;
   for (const auto& [number, asked] : std::exchange(chain.unanswered, {})) streams_.fail(asked, cluster_.why_cut_off());
 }
 
-/// Whether this process may pass inputs of the part to this node: it is before it in the chain. It may have learned earlier than this node that
-/// those between them are lost.
+/// Whether `peer` may pass inputs of the part to this node, because it precedes this node in the chain. It may have learned before this node
+/// that the processes between them are lost.
 bool Parts::is_predecessor(base::Peer peer, uint32_t number) const {
   const cluster::Member* const server = server_of(number);
   if (server == nullptr) return false;
@@ -247,7 +247,7 @@ bool Parts::is_predecessor(base::Peer peer, uint32_t number) const {
   return self != chain.end() && std::find(chain.begin(), self, peer) != self;
 }
 
-/// Does what the master has decided about the process that follows this one.
+/// Carries out the master's decision about the process that follows this one.
 void Parts::see_to_successor(uint32_t number, InChain& chain, const cluster::Member& part) {
   const cluster::View& view = cluster_.view();
   if (chain.transfer != nullptr && view.epoch < chain.epoch) return;  // the server knows a later view, in which this process is the last one
@@ -302,7 +302,7 @@ void Parts::drop_offer(Led& led) {
   led.from = led.to = base::kNobody;
 }
 
-/// Does what the master has decided about the next back-up of a part that this node serves.
+/// Carries out the master's decision about the next back-up of a part that this node serves.
 void Parts::see_to_copy(uint32_t number, Led& led, const cluster::Member& part) {
   const cluster::View& view = cluster_.view();
   const base::Peer next = view.next_backup_of(part), tail = view.tail_of(part);
@@ -323,7 +323,7 @@ void Parts::see_to_copy(uint32_t number, Led& led, const cluster::Member& part) 
   if (led.content == Led::Content::kNew && led.moment == nullptr && led.refill == nullptr) refill(number, led);
 }
 
-/// This is the moment. False if the copy can't begin yet.
+/// The part can be copied now: begins the offered copy. False if it can't begin yet.
 bool Parts::begin_copy(uint32_t number, Led& led) {
   const base::Peer from = led.from, to = led.to;
   const uint64_t epoch = cluster_.view().epoch;
@@ -338,7 +338,7 @@ bool Parts::begin_copy(uint32_t number, Led& led) {
   return true;
 }
 
-/// Of the last process in the chain. Inputs go to the receiver from now on. False if it is not possible now.
+/// On the last process in the chain: begins the transfer, and passes inputs to the receiver from now on. False if it can't begin now.
 bool Parts::begin_transfer(uint32_t number, InChain& chain, Part& part, base::Peer to) {
   Transfer::Events events;
   events.passes_on = [this, number, &chain, to] {
@@ -415,7 +415,7 @@ void Parts::on_connected(base::Peer peer) {
 
 void Parts::server_missed(const cluster::Member& server, const base::Status& why) {
   if (!is_by_part() || server.is_out) return;
-  // The memory of a process that has ended holds nothing. Until the master decides who follows it, nothing is acknowledged.
+  // The memory of a process that has ended holds nothing. Until the master decides which process follows it, nothing is acknowledged.
   for (auto& [number, led] : led_)
     if (led.chain.successor.peer() == server.peer) led.journal->drop();
   if (server.peer == cluster_.master() && !cluster_.awaits_master()) return give_up(server.peer, why);  // nobody can name a stand-in
@@ -432,7 +432,7 @@ void Parts::give_up(base::Peer server, const base::Status& why) {
     if (led.chain.successor.peer() == server)
       client_.on_lost(streams_of_.at(number),
                       base::error(MV_EPEERLOST, "this process is cut off from the back-up of its tables, {}", cluster_.view().name(server)));
-  // Nobody needs the tables any more, and those who leave wait for answers.
+  // No process needs the tables any more, and the workers that leave wait for answers.
   if (cluster_.all_workers_gone())
     for (auto& [number, chain] : chains_)
       if (chain.successor.peer() == server) without_successor(number, chain);
@@ -497,7 +497,7 @@ void Parts::part_moved(const cluster::Member& part) {
   follow(part);
 }
 
-/// Requests for the part of `server` go to whoever serves it now.
+/// Requests for the part of `server` go to the process that serves it now.
 void Parts::follow(const cluster::Member& server) {
   const uint32_t number = server.rank + 1;
   const base::Peer by = cluster_.view().serving(server), stream = streams_of_.at(number);

@@ -169,7 +169,7 @@ class Parts final : public checkpoint::ServedParts {
     InChain& chain;
     std::unique_ptr<PrimaryJournal> journal;
     std::shared_ptr<Offer> offer = {};  ///< of a copy for the next back-up
-    base::Peer from = base::kNobody, to = base::kNobody;  ///< who will give that copy to whom; kNobody: there is no offer
+    base::Peer from = base::kNobody, to = base::kNobody;  ///< giver and receiver of that copy; kNobody: there is no offer
     base::Nanos retry_at{0};                              ///< a transfer has failed
     /// kChanging: a load is changing the values. kNew: the back-ups still have the old ones.
     enum class Content : uint8_t { kUsual, kChanging, kNew } content = Content::kUsual;

@@ -72,7 +72,7 @@ void Parts::replicate(const rpc::Asked& asked, const wire::Message& message, std
   if (!cluster_.why_cut_off().ok()) refuse_unanswered(chain);
 }
 
-/// A piece of a copy that replaces the one that is here: its server has loaded a checkpoint. Until the new one is complete, the old one goes on
+/// A piece of a copy that replaces the one that is here: its server has loaded a checkpoint. Until the new one is complete, the old one is updated
 /// as if there were no load: if the server is lost meanwhile, only the load has failed.
 base::Status Parts::take_next(std::unique_ptr<Copy>& copy, const wire::Replicate& piece, std::span<const std::byte> payload) {
   auto next = std::move(copy->next);

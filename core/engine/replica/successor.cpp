@@ -11,7 +11,7 @@ class Successor::Acknowledged final : public rpc::Pending {
   /// The successor does not count any more.
   void ignore() { of_ = nullptr; }
   void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
-    // After a failure, the master decides which of the two goes on.
+    // After a failure, the master decides which of the two survives.
     if (of_ != nullptr) status.ok() ? of_->one_acknowledged() : of_->refused();
   }
 

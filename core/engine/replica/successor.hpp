@@ -44,7 +44,7 @@ class Successor {
   void replace(base::Peer to);
   /// The successor is gone, and nobody follows: everything is acknowledged.
   void end();
-  /// The successor has refused an input, because its own successor was lost and nobody could decide who follows. If that
+  /// The successor has refused an input, because its own successor was lost and no process could choose the next one. If that
   /// changes, replace(peer()) repeats the inputs.
   bool has_refused() const { return has_refused_; }
   /// The number of inputs that are not acknowledged yet.

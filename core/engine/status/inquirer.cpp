@@ -350,7 +350,7 @@ void Inquirer::tell_of_silence() {
   }
 }
 
-void Inquirer::look() {
+void Inquirer::check_stalls() {
   const base::Nanos now = clock_.now();
   const bool ran = now - next_look_ < kLook;  // else this process itself was stopped, and has not read yet what came meanwhile
   next_look_ = now + std::clamp(cluster_.self().stuck_after / 2, kLeastLook, kLook);
@@ -397,7 +397,7 @@ void Inquirer::tick() {
     send_inquire(cluster_.master(), number, true, relay.asker.form);
   }
   for (const uint64_t number : over) relay_over(number);
-  if (now >= next_look_) look();
+  if (now >= next_look_) check_stalls();
 }
 
 }  // namespace mv::status

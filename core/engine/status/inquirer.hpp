@@ -130,7 +130,7 @@ class Inquirer {
   std::vector<table::TableState> held() const;
   std::vector<PeerState> peers() const;
 
-  void look();
+  void check_stalls();
   std::set<std::string> stuck() const;
   void note_stuck(const std::set<std::string>& what);
   void tell_master(const std::set<std::string>& what);

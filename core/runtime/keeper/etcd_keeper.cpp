@@ -110,7 +110,7 @@ class EtcdKeeper final : public cluster::Keeper {
     const std::string mark = random_secret().substr(0, 32);
     std::vector<Etcd::Condition> conditions{{.key = view_key_, .revision = revision}};
     if (revision != 0 && revision == seen_.revision) conditions.push_back({.key = mark_key_, .bytes = seen_.mark});
-    if (revision < seen_.revision) return base::error(MV_ESTATE, "revision {} is not the newest any more: {} is", revision, seen_.revision);
+    if (revision < seen_.revision) return base::error(MV_ESTATE, "revision {} is no longer the newest: {} is", revision, seen_.revision);
     const std::string bytes(reinterpret_cast<const char*>(view.data()), view.size());
     const auto outcome = etcd_.transact(conditions, {{view_key_, bytes}, {mark_key_, mark}}, {view_key_, mark_key_}, deadline());
     if (!outcome.ok()) return unreachable(outcome.status());

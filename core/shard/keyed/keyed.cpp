@@ -361,29 +361,9 @@ base::Status KeyedShard::set_updater(const UpdaterSpec& updater) {
   return {};
 }
 
-UpdaterSpec KeyedShard::updater() const {
+void KeyedShard::with_updater(const UseUpdater& use) const {
   std::lock_guard lock(mutex_);
-  return model_->spec;
-}
-
-Mark KeyedShard::mark() const {
-  std::lock_guard lock(mutex_);
-  return model_->progress != nullptr ? model_->progress->mark() : Mark();
-}
-
-void KeyedShard::set_mark(const Mark& mark) {
-  std::lock_guard lock(mutex_);
-  if (model_->progress != nullptr) model_->progress->set(mark);
-}
-
-WithinAdd KeyedShard::within_add() const {
-  std::lock_guard lock(mutex_);
-  return model_->progress != nullptr ? model_->progress->within_add() : WithinAdd();
-}
-
-void KeyedShard::set_within_add(const WithinAdd& progress) {
-  std::lock_guard lock(mutex_);
-  if (model_->progress != nullptr) model_->progress->set_within_add(progress);
+  use(model_->spec, model_->progress.get());
 }
 
 Usage KeyedShard::usage() const {

@@ -32,11 +32,6 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
   base::Result<Scanned> scan(int64_t cursor, size_t most, bool with_values) override;
 
   base::Status set_updater(const UpdaterSpec& updater) override;
-  UpdaterSpec updater() const override;
-  Mark mark() const override;
-  void set_mark(const Mark& mark) override;
-  WithinAdd within_add() const override;
-  void set_within_add(const WithinAdd& progress) override;
   Usage usage() const override;
 
   base::Result<std::unique_ptr<Snapshot>> snapshot(Scope scope) override;
@@ -48,6 +43,8 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
 
  private:
   friend class KeyedSnapshot;
+
+  void with_updater(const UseUpdater& use) const override;
 
   /// An updater in use, with its progress.
   struct Model {

@@ -406,7 +406,7 @@ void FabricTransport::line_failed(Line& line, const std::string& why) {
   tcp_.cut(line.peer);
 }
 
-/// The peer has said goodbye, or sends nonsense: nothing is heard of it again.
+/// The peer has announced its end, or sends invalid data: no message of it is accepted any more.
 void FabricTransport::lose(Line& line, const base::Status& why) {
   const bool reports = line.was_reported && line.state != State::kClosing && !stopping_;
   const base::Peer peer = line.peer;
@@ -417,7 +417,7 @@ void FabricTransport::lose(Line& line, const base::Status& why) {
 
 void FabricTransport::on_lost(base::Peer peer, const base::Status& why) {
   if (find(peer) == nullptr) return stopping_ ? void() : events_->on_lost(peer, why);  // an observer
-  traffic_.look();  // what the peer has sent before its end, perhaps its goodbye
+  traffic_.poll();  // what the peer has sent before its end, perhaps its goodbye
   Line* line = find(peer);
   if (line == nullptr) return;
   const bool closing = line->state == State::kClosing, reported = line->was_reported;

@@ -79,7 +79,7 @@ void JobTransport::drain() {
   for (auto& [number, line] : lines_) traffic_.fabric().disconnect(line->handle);
   lines_.clear();
   traffic_.drain(/*fetches_only=*/true);  // sends that nobody has fetched have ended
-  traffic_.abandon();  // what is left is on its way to or from a process that does not go on
+  traffic_.abandon();  // what is left is on its way to or from a process that has ended
 }
 
 std::string JobTransport::address_of(int64_t rank) { return fmt::format("{}:{}", kScheme, rank); }

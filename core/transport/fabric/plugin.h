@@ -1,7 +1,7 @@
 /** The interface between the library and a plug-in for a communication library with fast networks, such as
  *  libpolyverso-ucx.so or libpolyverso-mpi-openmpi.so. It is narrow: one object for all peers, addresses as bytes, messages
  *  of a small header and a body, and a descriptor to wait on; and, where a launcher has started the processes, all-reduces
- *  by the communication library itself. A plug-in decides nothing: it knows neither frames nor who may connect.
+ *  by the communication library itself. A plug-in decides nothing: it knows neither frames nor the rules of admission.
  *
  *  Rules:
  *   - A plug-in exports one function, polyverso_fabric_plugin(), which returns its table, or NULL if it does not have this

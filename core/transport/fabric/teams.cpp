@@ -48,8 +48,8 @@ void copy_floats(std::byte* to, const std::byte* from, uint64_t count) {
 
 base::Result<std::unique_ptr<Teams>> Teams::make(Loop& loop, std::unique_ptr<Fabric> fabric) {
   std::unique_ptr<Teams> teams(new Teams(loop, std::move(fabric)));
-  teams->poll_ = Poll::make(loop, teams->fabric_->descriptor(), [made = teams.get()](int) { made->look(); });
-  if (teams->poll_ == nullptr) return base::error(MV_ESYSTEM, "can't watch the timer by which MPI is looked after");
+  teams->poll_ = Poll::make(loop, teams->fabric_->descriptor(), [made = teams.get()](int) { made->poll(); });
+  if (teams->poll_ == nullptr) return base::error(MV_ESYSTEM, "can't watch the timer that polls MPI");
   loop.add_flusher(*teams);
   loop.add_watched(*teams);
   return teams;
@@ -90,7 +90,7 @@ void Teams::give_up(uint64_t number) {
   watch();
 }
 
-bool Teams::look() {
+bool Teams::poll() {
   if (looking_ || is_idle()) return false;
   looking_ = true;
   struct Looked {

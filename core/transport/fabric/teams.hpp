@@ -48,7 +48,7 @@ class Teams final : private Watched, private Flusher {
   };
 
   Teams(Loop& loop, std::unique_ptr<Fabric> fabric) : loop_(loop), fabric_(std::move(fabric)) {}
-  bool look() override;
+  bool poll() override;
   bool before_sleep() override { return is_idle() || fabric_->arm(); }
   void after_sleep() override {}
   Writers writers() const override { return is_idle() ? Writers::kNone : Writers::kElsewhere; }

@@ -8,7 +8,7 @@ namespace mv::transport {
 
 FabricTraffic::FabricTraffic(Loop& loop, LineEvents& events, std::unique_ptr<Fabric> fabric)
     : loop_(loop), events_(events), fabric_(std::move(fabric)) {
-  poll_ = Poll::make(loop_, fabric_->descriptor(), [this](int) { look(); });
+  poll_ = Poll::make(loop_, fabric_->descriptor(), [this](int) { poll(); });
   if (poll_ != nullptr) poll_->watch(UV_READABLE);
   loop_.add_watched(*this);
 }
@@ -42,7 +42,7 @@ bool FabricTraffic::is_genuine(const LineEnd& line, const LineHeader& header) {
   return false;
 }
 
-bool FabricTraffic::look() {
+bool FabricTraffic::poll() {
   if (looking_) return false;
   looking_ = true;
   struct Looked {
@@ -128,8 +128,8 @@ void FabricTraffic::flush() {
 void FabricTraffic::drain(bool fetches_only) {
   constexpr int kMostTurns = 1000;
   try {
-    for (int turn = 0; turn < kMostTurns && !(fetches_.empty() && gettings_.empty() && (fetches_only || sending_.empty())); ++turn) look();
-    for (int turn = 0; turn < 2; ++turn) look();  // ends sends whose bodies have been fetched
+    for (int turn = 0; turn < kMostTurns && !(fetches_.empty() && gettings_.empty() && (fetches_only || sending_.empty())); ++turn) poll();
+    for (int turn = 0; turn < 2; ++turn) poll();  // ends sends whose bodies have been fetched
   } catch (const std::bad_alloc&) {  // then it ends at once
   }
 }

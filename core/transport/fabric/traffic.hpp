@@ -61,7 +61,7 @@ class FabricTraffic final : private Watched {
   /// Whether the message comes from the line's peer.
   static bool is_genuine(const LineEnd& line, const LineHeader& header);
   /// Processes what has arrived, and what has ended; true if there was anything. Does nothing within itself.
-  bool look() override;
+  bool poll() override;
   /// Reports the messages that could not be sent.
   void flush();
 

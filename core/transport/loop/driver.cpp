@@ -37,7 +37,7 @@ void Loop::poll_now() {
   poll_by_ = now() + kLongestUnpolled;
   prepare_poll();
   uv_run(&uv_, UV_RUN_NOWAIT);
-  look();
+  poll_watched();
   flush();
   wake_waiters();
 }
@@ -50,9 +50,9 @@ void Loop::prepare_poll() {
   for (size_t i = 0; i < flushers_.size(); ++i) guard([&] { flushers_[i]->prepare_poll(); });
 }
 
-bool Loop::look() {
+bool Loop::poll_watched() {
   bool any = false;
-  for (size_t i = 0; i < watched_.size(); ++i) guard([&] { any |= watched_[i]->look(); });
+  for (size_t i = 0; i < watched_.size(); ++i) guard([&] { any |= watched_[i]->poll(); });
   return any;
 }
 
@@ -71,9 +71,9 @@ bool Loop::read_sockets() {
 /// Spins for as long as the policy allows. True if there is news; libuv then gets its turn later, but is not starved.
 /// `reads`: from sockets, too. The background thread does not, because it waits for callers most of the time.
 bool Loop::spin(bool reads) {
-  constexpr int kLooksPerGlance = 16, kReadsPerGlance = 4;  // looks between two reads of the clock
-  if (watchers_changed_ || looks_ >= kMostLooks) {
-    looks_ = 0;
+  constexpr int kPollsPerRound = 16, kReadsPerRound = 4;  // polls and reads between two reads of the clock
+  if (watchers_changed_ || polls_ >= kMostPolls) {
+    polls_ = 0;
     return false;
   }
   auto writers = Watched::Writers::kNone;
@@ -91,9 +91,9 @@ bool Loop::spin(bool reads) {
     budget *= kCrowdedBudget;
   }
   do {
-    for (int i = 0; i < (yields ? 1 : reads ? kReadsPerGlance : kLooksPerGlance); ++i) {
-      if (look() || (reads && read_sockets())) {
-        ++looks_;
+    for (int i = 0; i < (yields ? 1 : reads ? kReadsPerRound : kPollsPerRound); ++i) {
+      if (poll_watched() || (reads && read_sockets())) {
+        ++polls_;
         spin_policy_.hit();
         return true;
       }
@@ -105,7 +105,7 @@ bool Loop::spin(bool reads) {
     yields |= spun >= SpinPolicy::kWithoutYielding;
   } while (spun < budget);
   spin_policy_.failed(spun);
-  looks_ = 0;
+  polls_ = 0;
   return false;
 }
 

@@ -393,7 +393,7 @@ Driven Loop::drive(const std::function<bool()>& done, Nanos deadline, const Inte
     if (stopping_.load(std::memory_order_acquire)) return Driven::kStopped;
     if (defect() != nullptr) return Driven::kBroken;
 
-    const bool was_busy = looks_ >= kMostLooks;
+    const bool was_busy = polls_ >= kMostPolls;
     if (spin(/*reads=*/true)) continue;
     const Nanos at = now();
     if (at >= deadline) return Driven::kTimeout;
@@ -406,8 +406,8 @@ Driven Loop::drive(const std::function<bool()>& done, Nanos deadline, const Inte
 bool Loop::sleep(Nanos most, const Interruptions& open) {
   Nanos limit{0};
   if (!is_quiet()) {
-    if (most != Nanos{0} && ++looks_ < kMostLooks) return look(), true;
-    looks_ = 0;  // libuv and signals get their turn
+    if (most != Nanos{0} && ++polls_ < kMostPolls) return poll_watched(), true;
+    polls_ = 0;  // libuv and signals get their turn
   } else if (may_sleep()) {
     prepare_poll();
     uv_update_time(&uv_);
@@ -418,10 +418,10 @@ bool Loop::sleep(Nanos most, const Interruptions& open) {
   const Woke woke = sleep_on(uv_backend_fd(&uv_), bell_, limit, open);
   begin_work();
   after_sleep();
-  const bool is_due = limit == Nanos{0} || ++wakes_ % kMostLooks == 0;
+  const bool is_due = limit == Nanos{0} || ++wakes_ % kMostPolls == 0;
   if (woke == Woke::kSignal || (is_due && woke != Woke::kTimeout && take_signals(open))) return false;
   if (woke == Woke::kBell && limit != Nanos{0})
-    look();  // libuv has no events
+    poll_watched();  // libuv has no events
   else
     poll_now();
   return true;

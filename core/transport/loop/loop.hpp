@@ -66,7 +66,7 @@ class Flusher {
 class Watched {
  public:
   /// Processes what has arrived; true if there was anything.
-  virtual bool look() = 0;
+  virtual bool poll() = 0;
   /// The loop is about to sleep, so peers must ring the bell from now on. False if something arrived before the peers
   /// could know that; the effect is then undone, as by after_sleep().
   virtual bool before_sleep() = 0;
@@ -235,7 +235,7 @@ class Loop final : public base::Clock {
   void flush();
   void prepare_poll();
   bool sleep(base::Nanos most, const Interruptions& open);
-  bool look();
+  bool poll_watched();
   bool spin(bool reads);
   bool begin_reading();
   bool read_sockets();
@@ -260,14 +260,15 @@ class Loop final : public base::Clock {
   // How long a sequence of calls that end at once may leave sockets and timers unpolled. No other thread polls them
   // during the sequence: peers would wait for this process, and declare it dead.
   static constexpr base::Nanos kLongestUnpolled = std::chrono::microseconds(250);
-  // The number of successful looks at shared memory and sockets in a row before libuv and signals get their turn.
-  static constexpr int kMostLooks = 32;
+  // The number of successful polls of shared memory and sockets in a row before libuv and signals get their turn.
+  static constexpr int kMostPolls = 32;
   // A read of sockets and a yield that take longer have let another thread run.
   static constexpr base::Nanos kYielded = std::chrono::microseconds(4);
   static constexpr int kCrowdedSpins = 64;
-  // How many times the spin limit such a spin lasts: other threads need a turn each before the answer can come. A hand-over
-  // by yielding takes 1 to 4 microseconds, a sleep and a wake-up tens. A guess that was good on one machine, where four ranks
-  // on two processors reduced 1 KiB over TCP in a fifth less time; the spin policy's counts of failures limit what it costs.
+  // Such a spin may last this many times the spin limit, because each other thread needs a turn before the answer can come.
+  // A hand-over by yielding takes 1 to 4 microseconds, a sleep and a wake-up tens. The value is a guess that was good on one
+  // machine: four ranks on two processors reduced 1 KiB over TCP in a fifth less time. The spin policy's counts of failures
+  // limit its cost.
   static constexpr int kCrowdedBudget = 4;
 
   uv_loop_t uv_{};
@@ -287,7 +288,7 @@ class Loop final : public base::Clock {
   bool watchers_changed_ = true;
   SpinPolicy spin_policy_{base::Nanos{0}};
   base::Nanos poll_by_{0};
-  int looks_ = 0;  // successful ones in a row since libuv was last polled
+  int polls_ = 0;  // successful ones in a row since libuv was last polled
   unsigned wakes_ = 0;
   int crowded_ = 0;  // spins on sockets that are to yield from the beginning, because other threads need the processor
   base::TickClock ticks_;

@@ -3,7 +3,7 @@
 //
 // Waking a processor takes about 50 microseconds, an answer through shared memory one or two. A waiter therefore spins
 // for a while, but less often when spinning rarely succeeds. After the first microseconds it yields between two polls: the
-// process that it waits for may need this processor, and then goes on without a wake-up.
+// process that it waits for may need this processor, and then continues without a wake-up.
 
 #include <chrono>
 

@@ -186,7 +186,7 @@ void ShmConnection::ring_bell() {
   [[maybe_unused]] const ssize_t written = ::write(peer_bell_.get(), &one, sizeof one);  // full: it is ringing already
 }
 
-bool ShmConnection::look() {
+bool ShmConnection::poll() {
   if (state_ != State::kOpen && state_ != State::kClosing) return false;
   bool any = false;
   if (state_ == State::kClosing) {

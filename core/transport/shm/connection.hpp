@@ -73,7 +73,7 @@ class ShmConnection {
   /// Publishes the sent records to the peer, and wakes it if it sleeps.
   void flush();
   /// Processes what has arrived, within the budget of one turn; true if there was anything.
-  bool look();
+  bool poll();
   /// Processes all that has arrived.
   void drain();
   /// Announces sleep, so that the peer rings from now on. In two steps, so that one fence serves all connections:

@@ -203,10 +203,10 @@ void ShmTransport::flush() {
   if (stopping_ && stopped_ && connections_.empty()) std::exchange(stopped_, nullptr)();
 }
 
-bool ShmTransport::look() {
+bool ShmTransport::poll() {
   bool any = false;
   // By index: a message may open and end connections.
-  for (size_t i = 0; i < open_.size(); ++i) any |= open_[i]->look();
+  for (size_t i = 0; i < open_.size(); ++i) any |= open_[i]->poll();
   return any;
 }
 

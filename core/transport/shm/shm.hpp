@@ -74,7 +74,7 @@ class ShmTransport final : public Transport, private ShmEvents, private Watched 
   void on_ended(ShmConnection& connection, End how, const base::Status& why) override;
   std::shared_ptr<base::SharedMemory> on_asked(ShmConnection& connection, uint64_t table) override;
 
-  bool look() override;
+  bool poll() override;
   bool before_sleep() override;
   void after_sleep() override;
   Writers writers() const override;
@@ -99,7 +99,7 @@ class ShmTransport final : public Transport, private ShmEvents, private Watched 
   std::map<std::string, std::unique_ptr<Listener>> listeners_;
   std::unordered_map<const ShmConnection*, Entry> connections_;
   std::unordered_map<base::Peer, ShmConnection*> peers_;  // the open ones
-  std::vector<ShmConnection*> open_;                      // those of peers_ and those that are closing, for look()
+  std::vector<ShmConnection*> open_;                      // those of peers_ and those that are closing, for poll()
   std::vector<std::unique_ptr<ShmConnection>> dead_;      // freed when none of their callbacks can be on the stack
   Peering peering_;
   std::vector<std::string> to_dial_;                      // started by flush(): a dial may fail at once

@@ -365,9 +365,10 @@ L<https://ui.perfetto.dev>.
 
 =head2 drain(timeout => $seconds)
 
-Hands the tables of this process, which must be only a server, over to other servers. Afterwards shutdown() does not
-wait for the workers. Nothing is lost, and workers' calls only take longer. C<polyverso server> does it at SIGTERM. The
-default time-out is 30 seconds. After a time-out the drain continues, and this server still serves. With 0 it only begins.
+Hands the tables of this process, which must be a server, over to other servers. Afterwards shutdown() does not wait for
+the workers. Nothing is lost, and workers' calls only take longer. C<polyverso server> does it at SIGTERM. A process that
+is also a worker finishes as a worker first: it can use no tables, stores or groups any more, and no other worker waits
+for it. The default time-out is 30 seconds. After a time-out the drain continues, and this server still serves. With 0 it only begins.
 
 =head2 resize($servers, timeout => $seconds)
 
@@ -404,10 +405,10 @@ array of their handles. For AnyEvent and other event loops.
 
 =head2 next_event(timeout => $seconds)
 
-The next change of the cluster's membership that was not taken yet, as a reference to a hash, or nothing. C<kind> is
+The oldest change of the cluster's membership that was not returned yet, as a reference to a hash, or nothing. C<kind> is
 C<joined>, C<left>, C<lost>, C<draining>, C<drained> or C<took_over>; C<rank> and C<role> are the member's; C<part> is the
 rank whose tables a server has taken over; C<epoch> is that of the list of members; C<reason> is a sentence; C<dropped> is
-the number of older events that nobody has taken, if more than 256 waited.
+the number of older events that were dropped, because more than 256 waited.
 
 =head2 on_membership($callback)
 

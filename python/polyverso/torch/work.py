@@ -109,7 +109,7 @@ class Work(dist.Work):
 
 
 def _is_running(request: Any) -> bool:
-    """Whether a request goes on, for which another thread waits."""
+    """Whether a request is unfinished for which another thread waits."""
     from .. import capi
 
     handle = request.handle
@@ -125,7 +125,7 @@ def _is_running(request: Any) -> bool:
 def _still_running(seconds: Optional[float]) -> TimeoutError:
     from .. import capi
 
-    return TimeoutError(capi.MV_ETIMEOUT, f"work.wait(): not finished within {seconds} s; the operation goes on")
+    return TimeoutError(capi.MV_ETIMEOUT, f"work.wait(): not finished within {seconds} s; the operation continues")
 
 
 def _outcome(ended: torch.futures.Future) -> List[Any]:
@@ -181,7 +181,7 @@ class Futures:
     """Sets the futures of a group's operations on threads of its own. One thread waits for the operations, in the order in
     which their futures were asked for, and sets them in this order: callbacks of one future run before those of the next.
     Callbacks may wait for other futures: if one asks for a future itself, or takes longer than `_PATIENCE`, another thread
-    goes on. A message has a thread for itself, because it may end later than what follows it."""
+    takes over. A message has a thread for itself, because it may end later than what follows it."""
 
     _PATIENCE = 0.5  # seconds
 

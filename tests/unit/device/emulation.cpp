@@ -153,7 +153,7 @@ void spend_copy(int32_t from, int32_t to, uint64_t bytes) {
 
 bool is_broken() { return setting("launches", INT64_MAX) < launches; }
 mv_status check(int32_t device) {
-  if (is_broken()) return fail(MV_ESYSTEM, "an earlier kernel failed, and the device is lost for this process: restart it; the CPU goes on");
+  if (is_broken()) return fail(MV_ESYSTEM, "an earlier kernel failed, and the device is lost for this process: restart it; the CPU still works");
   if (device < 0 || device >= setting("devices", 2)) return fail(MV_EINVAL, "no such device");
   return MV_OK;
 }
@@ -213,9 +213,9 @@ mv_status check_idle(mv_device_stream stream) {
 mv_status count(int32_t* devices) {
   const int64_t driver = setting("driver", 2);
   *devices = static_cast<int32_t>(setting("devices", 2));
-  if (driver == 0) return fail(MV_ENOSYS, "there is no driver: install it; the CPU goes on");
-  if (driver == 1) return fail(MV_ENOSYS, "the driver is too old: install a newer one; the CPU goes on");
-  return *devices > 0 ? MV_OK : fail(MV_ENOSYS, "the driver finds no device; the CPU goes on");
+  if (driver == 0) return fail(MV_ENOSYS, "there is no driver: install it; the CPU still works");
+  if (driver == 1) return fail(MV_ENOSYS, "the driver is too old: install a newer one; the CPU still works");
+  return *devices > 0 ? MV_OK : fail(MV_ENOSYS, "the driver finds no device; the CPU still works");
 }
 
 mv_status describe(int32_t device, mv_device_about* about) {

@@ -153,7 +153,7 @@ struct Call {
   std::uint32_t flags = 0;  ///< MV_FORGET: adds return at once, and the next call has their error. KV_SPARSE_TOO
 };
 
-/// An unfinished call. Its destructor never waits for the result: a running add goes on, and a call that uses the caller's buffers is
+/// An unfinished call. Its destructor never waits for the result: a running add continues, and a call that uses the caller's buffers is
 /// cancelled.
 class Request {
  public:

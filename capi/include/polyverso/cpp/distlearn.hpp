@@ -81,7 +81,7 @@ class AsyncEa : public Strategy<mv_async_ea_close> {
   }
 };
 
-/// Local SGD, DiLoCo and its stream: "inner_steps=100 outer_rate=0.7 outer_momentum=0.9".
+/// Local SGD, DiLoCo and Streaming DiLoCo: "inner_steps=100 outer_rate=0.7 outer_momentum=0.9".
 class LocalSgd : public Strategy<mv_local_sgd_close> {
  public:
   explicit LocalSgd(const Group& group, const std::string& settings = "")

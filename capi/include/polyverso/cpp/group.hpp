@@ -55,7 +55,7 @@ class Group {
     return Group(survivors);
   }
 
-  /// A group of the ranks that are not lost and of workers that join() by the name, of at least `ranks` ranks; none if this group goes on.
+  /// A group of the ranks that are not lost and of workers that join() by the name, of at least `ranks` ranks; none if this group continues.
   std::optional<Group> grow(std::uint64_t ranks = 0, const std::string& name = {}, const Call& call = {}) const {
     mv_group grown = 0;
     detail::block(call, [&](auto* options) { return mv_group_grow(id_, name.c_str(), ranks, options, &grown); });

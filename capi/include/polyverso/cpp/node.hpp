@@ -50,14 +50,15 @@ class Node {
     if (status != MV_EINTR) open_ = false;
     check(status);
   }
-  /// Hands the tables of this process, which is only a server, over to other servers; then shutdown() does not wait for the workers.
-  /// After a Timeout it goes on.
+  /// Hands the tables of this server over to other servers; a process that is also a worker finishes as a worker first. Afterwards shutdown()
+  /// does not wait for the workers.
+  /// After a TimeoutError the drain continues.
   void drain(std::chrono::milliseconds timeout = std::chrono::seconds(30)) { check(mv_cluster_drain(id_, timeout.count())); }
   /// Changes the number of the cluster's servers, and waits until it has them.
   void resize(uint64_t servers, std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
     check(mv_cluster_resize(id_, servers, timeout.count()));
   }
-  /// The next change of the membership that was not taken yet; nothing if there is none within this time. See mv_membership_next().
+  /// The oldest change of the membership that was not returned yet; nothing if there is none within this time. See mv_membership_next().
   std::optional<mv_membership_event> next_event(std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) {
     mv_membership_event event = MV_MEMBERSHIP_EVENT_INIT;
     const mv_status status = mv_membership_next(id_, &event, timeout.count());

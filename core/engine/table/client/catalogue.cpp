@@ -26,7 +26,7 @@ void Catalogue::remember(const TableViewRef& table) {
 
 /// Takes over this worker's progress from the servers. A worker that joins a stale-synchronous table starts where the
 /// others were when it opened the table on each server. It begins at the latest of these points, and reports that to all
-/// servers. Until then, each server lets the others go on no further than to its own point, so none of them passes the
+/// servers. Until then, each server lets the others continue no further than to its own point, so none of them passes the
 /// latest one. In tables with counted calls it begins later, see Entry.
 void Catalogue::take_progress(const TableViewRef& table, const std::vector<Counts>& by_server) {
   Counts most;

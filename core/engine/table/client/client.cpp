@@ -255,7 +255,7 @@ void Client::chunk_done(const TableCallRef& op, Chunk& chunk, const base::Status
 void Client::tell_loss(const TableCallRef& op) {
   if (op->request.operation == nullptr || op->request.operation->done()) return;
   if (op->request.kind == OpKind::kGet) return drop_get(op, base::Status(op->error));
-  for (const auto& weak : op->chunks)  // the rest of the change goes on
+  for (const auto& weak : op->chunks)  // the rest of the change continues
     if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over) chunk->let_go();
   complete(op, op->error);
 }

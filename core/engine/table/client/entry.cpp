@@ -66,7 +66,7 @@ void Entry::release() {
 
 // ---- the host
 
-void Entry::look(const TableViewRef& table, wire::Counted call) {
+void Entry::before_call(const TableViewRef& table, wire::Counted call) {
   if (table->is_newcomer && is_destroyed(table)) {
     table->is_newcomer = false;  // the call fails
     return;
@@ -334,7 +334,7 @@ void Entry::begin_nowhere() {
   });
 }
 
-/// Begins where the servers are: at the latest of their points. Until then, each server lets the others go on no further
+/// Begins where the servers are: at the latest of their points. Until then, each server lets the others continue no further
 /// than to its own point.
 void Entry::begin_here(std::vector<TableViewRef> tables) {
   std::vector<TableViewRef> rest(tables.begin() + static_cast<ptrdiff_t>(std::min(tables.size(), kTablesAtOnce)), tables.end());
@@ -423,7 +423,7 @@ void Entry::tell_go_on(base::Peer host) {
   round->ask([](wire::FrameBuilder& builder, size_t) { return builder.finish(wire::Body::GoOn, wire::CreateGoOn(builder.fbb())); }, base::kNever);
 }
 
-/// The host goes on, and so does this worker, unless it has to ask again.
+/// The host continues, and so does this worker, unless it has to ask again.
 void Entry::over() {
   points_.clear();
   if (host_ != base::kNobody) tell_go_on(host_);

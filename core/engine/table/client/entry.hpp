@@ -27,7 +27,7 @@ namespace mv::table {
 /// So before its first counted call the newcomer asks another worker, its host. The host stops just before its own next
 /// call of this kind on the same table (of several adds before a get of it, before the first), and tells its counts of
 /// all tables.
-/// No round beyond them can end without the host, so the newcomer can begin there on all servers; then the host goes on.
+/// No round beyond them can end without the host, so the newcomer can begin there on all servers; then the host continues.
 /// If there is no such worker, the newcomer begins where the servers are.
 ///
 /// Meanwhile the calls of the newcomer wait here, numbered from 0; their numbers grow by the host's counts when it
@@ -44,7 +44,7 @@ class Entry {
 
   /// To be called before each counted call gets its number.
   void before(const TableViewRef& table, wire::Counted call) {
-    if (table->is_newcomer || !asks_.empty()) look(table, call);
+    if (table->is_newcomer || !asks_.empty()) before_call(table, call);
     last_added_ = call == wire::Counted::Add ? table.get() : nullptr;
   }
   /// Begins on all tables, with another worker's next call of this kind. before() does so for a program; after this, the
@@ -71,7 +71,7 @@ class Entry {
   /// The same, and finishes it with MV_ETIMEOUT and the reason.
   bool expire(const rpc::Pending* pending);
   /// To be called after that, if the call counts as not made. If this worker wanted to begin with it, it doesn't: the
-  /// program may go on with another table.
+  /// program may continue with another table.
   void given_up();
   /// The worker for which kept calls wait.
   base::Peer awaited() const { return is_waiting_ ? host_ : stopped_for_; }
@@ -111,7 +111,7 @@ class Entry {
 
   static bool is_on(const Kept& kept, const TableView& table) { return std::ranges::find(kept.tables, &table, &TableViewRef::get) != kept.tables.end(); }
   static bool has_rounds(const TableView& table) { return counts_calls(table.consistency) || table.consistency == shard::Consistency::kStale; }
-  void look(const TableViewRef& table, wire::Counted call);
+  void before_call(const TableViewRef& table, wire::Counted call);
   bool begins_step(const TableView& table, wire::Counted call, Ask& ask) const;
   base::Status why_not(const Ask& ask) const;
   void refuse();

@@ -47,8 +47,8 @@ void StaleGate::lost(size_t worker, const base::Status& why) {
 
 void StaleGate::joined(size_t worker) {
   if (workers_[worker].active) return;
-  // Not the lost worker's clock: if that was ahead, its successor would wait for the others before its first get. If nobody else is there, it goes
-  // on where the last ones were.
+  // Not the lost worker's clock: if that was ahead, its successor would wait for the others before its first get. Without other workers, it continues
+  // where the last ones were.
   const uint64_t slowest = least();
   workers_[worker].clock = slowest != UINT64_MAX ? slowest : std::ranges::max_element(workers_, {}, &Worker::clock)->clock;
   workers_[worker].active = true;

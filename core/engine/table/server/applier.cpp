@@ -13,7 +13,7 @@ base::Status Applier::apply(Table& table, base::Peer client, const HeldChange& c
     return base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for the change", table.spec.name, roster_.index());
   base::Status status = try_to_apply(table, client, change);
   if (!has_copy || status.ok()) return status;
-  if (status.code() == MV_ESYSTEM) throw shard::DeviceFailure(status);  // the copies go on with this change
+  if (status.code() == MV_ESYSTEM) throw shard::DeviceFailure(status);  // the copies may make this change
   if (status.code() == MV_ENOMEM && !refusals_.refuse()) throw std::bad_alloc();
   return status;
 }

@@ -106,7 +106,7 @@ void Changes::data(const rpc::Asked& asked, std::span<const std::byte> payload, 
   Table& table = *registry_.at(held.table);
   const bool sound = payload.size() == table.bytes_of(held) && (held.rows == 0 || table.take_rows(payload, held.rows, roster_).ok()) &&
                      (held.codec == nullptr || held.codec->check(payload, held.count).ok());
-  if (!sound) held.rows = held.count = 0;  // the client breaks the protocol: its add counts as nothing, the others go on
+  if (!sound) held.rows = held.count = 0;  // the client breaks the protocol: its add counts as nothing, and the others continue
   keep(held, sound ? payload : std::span<const std::byte>(), sound ? staged : nullptr);
   table.data(static_cast<size_t>(roster_.worker_id(asked.client)), asked);
 }

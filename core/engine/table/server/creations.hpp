@@ -35,7 +35,7 @@ class Creations {
 
   /// No worker waits for others.
   bool is_idle() const { return readying_.empty(); }
-  /// Whether a worker that becomes ready now would wait together with others, or for nobody.
+  /// Whether a worker that becomes ready now would wait together with others, or would not wait.
   bool awaits_ready(const wire::Ready& request) const;
   /// The workers that wait for others.
   void add_waits(std::vector<cluster::Wait>& waits) const;

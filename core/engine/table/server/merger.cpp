@@ -134,7 +134,7 @@ base::Status Merger::apply(Table& table, std::span<const rpc::Asked> parts) {
   try {
     return apply_parts(table, parts);
   } catch (const shard::DeviceFailure& failure) {
-    if (roster_.has_copy(table.spec)) throw;  // the copy goes on with this round
+    if (roster_.has_copy(table.spec)) throw;  // the copy may make this round
     return failure.status();
   }
 }

@@ -63,7 +63,7 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   /// Shows a merging table's clock to readers, or hides it from them.
   void show_clock(bool on);
   /// A process has taken the place of a worker that has finished or is lost. The gate waits for it once it has begun,
-  /// so the others go on while it starts.
+  /// so the others continue while it starts.
   void joined(size_t worker, const WorkerNames& names) {
     set_workers(names);
     newcomers_.insert(worker);

@@ -103,7 +103,7 @@ bool runs_lua(lua_State* L) {
 }
 
 /// __gc. After an error that nobody has caught, an interpreter collects garbage and closes its state. So a tree outlives a program that no
-/// longer runs, until the process ends. In a thread of ipc.map() the tree leaves: the process goes on.
+/// longer runs, until the process ends. In a thread of ipc.map() the tree leaves: the process continues.
 int end(lua_State* L) {
   auto* at = static_cast<SharedPtr*>(lua_touserdata(L, 1));
   if (at == nullptr || *at == nullptr) return 0;

@@ -293,7 +293,7 @@
 ---@field new fun(): torch.Timer A stopwatch, which runs from its construction.
 ---@field reset fun(self: torch.Timer): torch.Timer Starts from 0.
 ---@field stop fun(self: torch.Timer): torch.Timer Stops it.
----@field resume fun(self: torch.Timer): torch.Timer Lets it go on.
+---@field resume fun(self: torch.Timer): torch.Timer Continues the measurement.
 ---@field time fun(self: torch.Timer): {real: number, user: number, sys: number} Seconds so far; `sys` is 0, because Lua has no separate system time.
 
 --- A parser for the options and arguments of a script.

@@ -1,4 +1,4 @@
-#include "runtime/rendezvous.hpp"
+#include "runtime/local_rendezvous.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>

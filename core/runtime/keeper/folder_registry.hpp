@@ -12,10 +12,10 @@ namespace mv::runtime::keeper {
 /// Each name has a file, which contains the entry. The process that has the name holds a lock on the first byte. When
 /// the process ends, in whatever way, the kernel or the file server releases the lock. So an entry without a lock
 /// belongs to a dead process. Members that may take the name over share a lock on the second byte.
-class Folder final : public Registry {
+class FolderRegistry final : public Registry {
  public:
-  explicit Folder(const Address& address);
-  ~Folder() override;
+  explicit FolderRegistry(const Address& address);
+  ~FolderRegistry() override;
 
   base::Result<std::optional<Entry>> claim(const Entry& entry, Deadline deadline) override { return take(entry, /*is_member=*/false, deadline); }
   base::Result<std::optional<Entry>> take_over(const Entry& entry, const std::vector<std::string>&, Deadline deadline) override { return take(entry, /*is_member=*/true, deadline); }

@@ -1,4 +1,4 @@
-#include "runtime/keeper/folder.hpp"
+#include "runtime/keeper/folder_registry.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -57,10 +57,10 @@ std::optional<std::string> content_of(int fd) {
 
 }  // namespace
 
-Folder::Folder(const Address& address) : folder_(address.folder), path_(address.folder + "/" + address.name + ".polyverso") {}
+FolderRegistry::FolderRegistry(const Address& address) : folder_(address.folder), path_(address.folder + "/" + address.name + ".polyverso") {}
 
 /// Opens the file, and nothing else: a FIFO would wait for its other end.
-transport::Fd Folder::open(int flags) const {
+transport::Fd FolderRegistry::open(int flags) const {
   transport::Fd fd(base::retried([&] { return ::open(path_.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644); }));
   struct stat about{};
   if (!fd || (::fstat(fd.get(), &about) == 0 && S_ISREG(about.st_mode))) return fd;
@@ -68,7 +68,7 @@ transport::Fd Folder::open(int flags) const {
   return transport::Fd();
 }
 
-base::Status Folder::failure(const char* what, int why) const {
+base::Status FolderRegistry::failure(const char* what, int why) const {
   struct stat about{};
   if (::lstat(path_.c_str(), &about) == 0 && !S_ISREG(about.st_mode))
     return base::error(MV_EINVAL, "keeper: {} is not a regular file: remove it, or use another name", path_);
@@ -78,13 +78,13 @@ base::Status Folder::failure(const char* what, int why) const {
   return base::error(MV_ESYSTEM, "keeper: can't {} {}: {}", what, path_, std::strerror(why));
 }
 
-bool Folder::pause(base::Nanos span) {
+bool FolderRegistry::pause(base::Nanos span) {
   std::unique_lock lock(mutex_);
   canceling_.wait_for(lock, span, [this] { return canceled_; });
   return !canceled_;
 }
 
-base::Result<std::optional<Entry>> Folder::take(const Entry& entry, bool is_member, Deadline deadline) {
+base::Result<std::optional<Entry>> FolderRegistry::take(const Entry& entry, bool is_member, Deadline deadline) {
   own_ = entry;
   for (int looks = 0;; ++looks) {
     transport::Fd fd = open(O_RDWR | O_CREAT);
@@ -95,7 +95,7 @@ base::Result<std::optional<Entry>> Folder::take(const Entry& entry, bool is_memb
         if (errno != EAGAIN && errno != EACCES) return failure("lock", errno);
         // Of a process that a member is about to replace.
         if (const auto gone = parse_entry(content_of(fd.get()).value_or(""))) return std::optional(*gone);
-        return base::error(MV_ESTATE, "keeper: members of the cluster that has {} are alive, and the file does not tell who had the name", path_);
+        return base::error(MV_ESTATE, "keeper: members of the cluster that has {} are alive, and the file does not say which process had the name", path_);
       }
       set_lock(fd, kMembers, F_UNLCK);
       // In one write over all of the last entry: a process that is killed here leaves the one or the other.
@@ -114,7 +114,7 @@ base::Result<std::optional<Entry>> Folder::take(const Entry& entry, bool is_memb
   }
 }
 
-base::Result<std::optional<Entry>> Folder::look(Deadline) {
+base::Result<std::optional<Entry>> FolderRegistry::look(Deadline) {
   const transport::Fd fd = open(O_RDONLY);
   if (!fd && errno == ENOENT && ::access(folder_.c_str(), X_OK) == 0) return std::optional<Entry>();
   if (!fd) return failure("open", errno);
@@ -126,12 +126,12 @@ base::Result<std::optional<Entry>> Folder::look(Deadline) {
   return parse_entry(*text);  // nothing while it is being written
 }
 
-base::Status Folder::wait(Deadline deadline) {
+base::Status FolderRegistry::wait(Deadline deadline) {
   const base::Nanos left = deadline - std::chrono::steady_clock::now();
   return pause(std::clamp<base::Nanos>(left, 0ns, kLookAgain)) ? base::Status() : base::Status(MV_ECANCELED, "the request was cancelled");
 }
 
-base::Status Folder::keep(Deadline) {
+base::Status FolderRegistry::keep(Deadline) {
   const transport::Fd fd = open(O_RDONLY);
   const auto text = fd ? content_of(fd.get()) : std::nullopt;
   const auto entry = text ? parse_entry(*text) : std::nullopt;
@@ -146,7 +146,7 @@ base::Status Folder::keep(Deadline) {
   return base::error(MV_EUNREACHABLE, "{} can't be read any more, or was changed", path_);
 }
 
-void Folder::attend(bool attends) {
+void FolderRegistry::attend(bool attends) {
   if (attends && attending_ && is_at(attending_, path_)) return;
   attending_ = attends ? open(O_RDWR) : transport::Fd();
   // The process that claims the name may have this byte for a moment.
@@ -154,7 +154,7 @@ void Folder::attend(bool attends) {
     if (++tries == kMostLooks || !pause(kLookAgain)) attending_.reset();
 }
 
-Folder::~Folder() {
+FolderRegistry::~FolderRegistry() {
   if (!attending_) return;
   attending_.reset();
   // The last member removes the file of a name that nobody has.
@@ -163,20 +163,20 @@ Folder::~Folder() {
   release({});
 }
 
-void Folder::release(Deadline) {
-  // The file goes while it is still locked, so that it can't be another process's. Members who may take the name over
+void FolderRegistry::release(Deadline) {
+  // The file goes while it is still locked, so that it can't be another process's. Members that may take the name over
   // need it.
   if (locked_ && set_lock(locked_, kMembers, F_WRLCK)) ::unlink(path_.c_str());
   locked_.reset();
 }
 
-void Folder::cancel() noexcept {
+void FolderRegistry::cancel() noexcept {
   const std::lock_guard lock(mutex_);
   canceled_ = true;
   canceling_.notify_all();
 }
 
-void Folder::abandon_after_fork() noexcept {
+void FolderRegistry::abandon_after_fork() noexcept {
   locked_.reset();
   attending_.reset();
 }

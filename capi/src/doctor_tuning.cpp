@@ -40,12 +40,12 @@ void write_trial(JsonWriter& json, const api::Trial& trial, base::TransportKind 
 void write_algorithm(JsonWriter& json, const intranode::Decision& decision) {
   json.field("class", decision.of.name());
   json.field("most_bytes", decision.of.most());
-  json.field("algorithm", intranode::traits(decision.algorithm).name);
+  json.field("way", intranode::traits(decision.algorithm).name);
   json.field("why", intranode::why_name(decision.why));
   json.array("measured", [&] {
     for (const auto& [algorithm, nanos] : decision.scores)
       json.object([&] {
-        json.field("algorithm", intranode::traits(algorithm).name);
+        json.field("way", intranode::traits(algorithm).name);
         json.field("us", nanos / 1e3);
       });
   });
@@ -69,7 +69,7 @@ std::string tuning_as_json(const api::Tuning& tuning) {
     json.array("trials", [&] {
       for (const api::Trial& trial : tuning.trials) json.object([&] { write_trial(json, trial, tuning.between); });
     });
-    json.array("algorithms", [&] {
+    json.array("ways", [&] {
       for (const intranode::Decision& decision : tuning.algorithms) json.object([&] { write_algorithm(json, decision); });
     });
   });

@@ -107,10 +107,10 @@ def test_the_doctor_tries_all_classes(tmp_path):
     environment = dict(os.environ, XDG_CACHE_HOME=str(tmp_path))
     done = subprocess.run([shutil.which(COMMAND), "doctor", "--tune", "--json"], env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    decisions = {decision["class"]: decision for decision in json.loads(done.stdout)["algorithms"]}
+    decisions = {decision["class"]: decision for decision in json.loads(done.stdout)["ways"]}
     assert {"4K", "32K", "64K private", "1M tensors", "1M tensors in-place", "16M private in-place"} <= set(decisions)
     for decision in decisions.values():
-        assert list(decision) == ["class", "most_bytes", "algorithm", "why", "measured"]
+        assert list(decision) == ["class", "most_bytes", "way", "why", "measured"]
         assert decision["why"] == "tried" and len(decision["measured"]) > 1, decision
-        assert decision["measured"][0]["algorithm"] == decision["algorithm"], decision
-    assert reduce(tmp_path, times=1) == f"{CLASS}: {decisions[CLASS]['algorithm']} (kept)"
+        assert decision["measured"][0]["way"] == decision["way"], decision
+    assert reduce(tmp_path, times=1) == f"{CLASS}: {decisions[CLASS]['way']} (kept)"

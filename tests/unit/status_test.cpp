@@ -217,8 +217,8 @@ void a_workers_own_report_overrides_a_servers(void**) {
   assert_int_equal(tables.size(), 1);
   const auto& tallies = tables[0].state.tallies;
   assert_int_equal(tallies.size(), 2);
-  assert_true(tallies[0].adds == 3 && !tables[0].self_reported[0]);
-  assert_true(tallies[1].adds == 6 && tallies[1].gets == 5 && tables[0].self_reported[1]);
+  assert_true(tallies[0].adds == 3 && !tables[0].own_word[0]);
+  assert_true(tallies[1].adds == 6 && tallies[1].gets == 5 && tables[0].own_word[1]);
 }
 
 void received_text_cannot_send_commands_to_the_terminal(void**) {

@@ -32,11 +32,11 @@ std::string trial_lines(const Json& report) {
 
 std::string algorithm_lines(const Json& report) {
   std::string text = fmt::format("  {:24}{:20}{:8}  {}\n", "up to", "algorithm", "why", "measured us");
-  for (const Json& decision : report["algorithms"]) {
+  for (const Json& decision : report["ways"]) {
     std::string measured;
     for (const Json& each : decision["measured"])
-      measured += fmt::format("{}{} {:.1f}", measured.empty() ? "" : ", ", each["algorithm"].get<std::string>(), each["us"].get<double>());
-    text += fmt::format("  {:24}{:20}{:8}  {}\n", decision["class"].get<std::string>(), decision["algorithm"].get<std::string>(),
+      measured += fmt::format("{}{} {:.1f}", measured.empty() ? "" : ", ", each["way"].get<std::string>(), each["us"].get<double>());
+    text += fmt::format("  {:24}{:20}{:8}  {}\n", decision["class"].get<std::string>(), decision["way"].get<std::string>(),
                         decision["why"].get<std::string>(), measured);
   }
   return text;
@@ -56,7 +56,7 @@ void merge(Json& report, const Json& other) {
     for (const Json& trial : other["trials"])
       if (trial["transport"] == transport["transport"]) report["trials"].push_back(trial);
   }
-  if (!other["algorithms"].empty()) report["algorithms"] = other["algorithms"];
+  if (!other["ways"].empty()) report["ways"] = other["ways"];
   report["gamma_ns"] = std::min(report["gamma_ns"].get<double>(), other["gamma_ns"].get<double>());
   report["collective_costs"] = costs_of(report);
 }
@@ -76,7 +76,7 @@ std::string tuning_text(const Json& report) {
   const std::string where = hosts == 1 ? "on one machine" : fmt::format("on {} machines", hosts);
   return fmt::format("polyverso {}: what messages cost between {} workers {}\n\n{}\n", report["version"].get<std::string>(), workers, where, transport_lines(report)) +
          fmt::format("all-reduces of {} workers by the costs measured\n\n{}\n", workers, trial_lines(report)) +
-         (report["algorithms"].empty() ? ""
+         (report["ways"].empty() ? ""
                                   : fmt::format("all-reduces of {} workers in shared memory\n\n{}\n", workers, algorithm_lines(report)));
 }
 

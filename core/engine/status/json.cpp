@@ -136,7 +136,7 @@ void write_table(JsonWriter& json, const cluster::View& view, const TableOvervie
         json.field("adds", tally.adds);
         json.field("gets", tally.gets);
         json.field("clock", tally.clock);
-        json.field("self_reported", static_cast<bool>(table.self_reported[i]));
+        json.field("own_word", static_cast<bool>(table.own_word[i]));
       });
   });
   json.array("servers", [&] {

@@ -13,15 +13,15 @@ namespace {
 /// Waits for an answer are shown from this age on.
 constexpr base::Nanos kSlowAnswer = 1s;
 
-void note_self_reported(TableOverview& table, const table::TableState& own) {
+void note_own_words(TableOverview& table, const table::TableState& own) {
   auto& tallies = table.state.tallies;
   for (const table::Tally& tally : own.tallies) {
     const auto same =
         std::find_if(tallies.begin(), tallies.end(), [&](const table::Tally& t) { return t.worker == tally.worker; });
     const auto at = same - tallies.begin();
     same == tallies.end() ? tallies.push_back(tally) : void(*same = tally);
-    table.self_reported.resize(tallies.size());
-    table.self_reported[static_cast<size_t>(at)] = true;
+    table.own_word.resize(tallies.size());
+    table.own_word[static_cast<size_t>(at)] = true;
   }
 }
 
@@ -68,11 +68,11 @@ std::vector<TableOverview> tables_of(const Overview& overview) {
       auto known = tables.find(own.name);
       if (known == tables.end())
         known = tables.emplace(own.name, TableOverview{{own.name, own.what, own.consistency, true, {}, {}}, {}, {}}).first;
-      note_self_reported(known->second, own);
+      note_own_words(known->second, own);
     }
   std::vector<TableOverview> list;
   for (auto& [name, table] : tables) {
-    table.self_reported.resize(table.state.tallies.size());
+    table.own_word.resize(table.state.tallies.size());
     list.push_back(std::move(table));
   }
   return list;

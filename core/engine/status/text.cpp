@@ -149,7 +149,7 @@ void append_members(std::string& text, const Overview& overview) {
 void append_tables(std::string& text, const Overview& overview) {
   std::vector<Row> rows{{"table", "what", "consistency", "worker", "adds", "gets", "clock"}};
   size_t left_out = 0;
-  for (const auto& [table, self_reported, parts] : tables_of(overview)) {
+  for (const auto& [table, own_word, parts] : tables_of(overview)) {
     Row first{clean(table.name), clean(table.what) + (table.complete ? "" : " (being created)"),
               kConsistencyNames[static_cast<size_t>(table.consistency)]};
     auto tallies = table.tallies;

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generator, Optional
 
 from . import capi
 from .arrays import milliseconds
-from .errors import Error, HandleError, TimeoutError
+from .errors import Error, HandleError, StateError, TimeoutError
 from .handles import Handle
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ class Request(Handle):
                 # Test again after the registration: the request may have finished in between.
                 if not self.done():
                     yield from finished.__await__()
+            if self._watch.has_ended:
+                self._finish(StateError(capi.MV_ESTATE, "the node has shut down"))
         return self.wait()
 
     def __repr__(self) -> str:

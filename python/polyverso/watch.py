@@ -21,6 +21,7 @@ class Watch:
         self._fd = capi.mv_event_fd(node)
         self._lock = threading.Lock()
         self._waiting: Dict[int, List[asyncio.Future]] = {}
+        self.has_ended = False
         self._readers: Dict[asyncio.AbstractEventLoop, int] = {}
 
     @contextlib.contextmanager
@@ -60,9 +61,21 @@ class Watch:
         """The request has finished. One that is not awaited is left to its owner's wait()."""
         with self._lock:
             futures = self._waiting.pop(handle, [])
-        for future in futures:
-            with contextlib.suppress(RuntimeError):  # its loop is closed
-                future.get_loop().call_soon_threadsafe(_set, future)
+        _wake(futures)
+
+    def end(self) -> None:
+        """The node has ended, and its descriptor will not be readable again."""
+        with self._lock:
+            self.has_ended = True
+            waiting, self._waiting = self._waiting, {}
+        for futures in waiting.values():
+            _wake(futures)
+
+
+def _wake(futures: List[asyncio.Future]) -> None:
+    for future in futures:
+        with contextlib.suppress(RuntimeError):  # its loop is closed
+            future.get_loop().call_soon_threadsafe(_set, future)
 
 
 def _set(future: asyncio.Future) -> None:
@@ -81,3 +94,11 @@ def watch_of(node: int) -> Watch:
         if key not in _watches:
             _watches[key] = Watch(node)
         return _watches[key]
+
+
+def forget(node: int) -> None:
+    """For a node that has ended: wakes the tasks that still await its requests."""
+    with _watches_lock:
+        ended = [_watches.pop(key) for key in list(_watches) if key[:2] == (os.getpid(), node)]
+    for watch in ended:
+        watch.end()

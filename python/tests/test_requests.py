@@ -119,6 +119,40 @@ def test_an_awaiter_that_is_cancelled_drops_its_request(node):
     assert newest_slot(node) < 100
 
 
+@pytest.mark.parametrize("how", ["abort", "shutdown"])
+def test_a_task_does_not_outwait_its_node(how):
+    """The node ends, in another thread, while tasks await a get and a barrier that need the other worker."""
+    settings = {"transport": "inproc", "nodes": 2, "master": f"ends-by-{how}", "sync": True}
+
+    async def outcome(request):
+        try:
+            return await request
+        except polyverso.Error as error:
+            return error.name
+
+    async def live(node, table):
+        table.add_async([1])
+        tasks = [asyncio.ensure_future(outcome(request)) for request in (table.get_async(), node.barrier_async())]
+        await asyncio.sleep(0.1)
+        await asyncio.to_thread(getattr(node, how))
+        return await asyncio.wait_for(asyncio.gather(*tasks), 10)
+
+    def other():
+        with polyverso.open_node(rank=1, **settings) as node:
+            node.array(1, name="w")
+            ending.wait(30)
+
+    ending = threading.Event()
+    thread = threading.Thread(target=other)
+    thread.start()
+    node = polyverso.open_node(rank=0, **settings)
+    table = node.array(1, name="w")
+    threading.Timer(0.5, ending.set).start()  # a shutdown waits for the other worker
+    got, passed = asyncio.run(live(node, table))
+    assert got in ("MV_ESTATE", 1) and passed == "MV_ESTATE"
+    thread.join(30)
+
+
 def test_requests_dropped_by_other_threads_and_in_cycles(node):
     table = node.array(4)
     one = np.ones(4, np.float32)

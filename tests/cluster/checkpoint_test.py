@@ -304,3 +304,38 @@ def test_checkpoints_are_made_by_the_clock(run, tmp_path):
     whole = [name for name in sorted(os.listdir(directory)) if (directory / name / "manifest.json").exists()]
     assert len(whole) == 2 and whole[-1] >= "checkpoint-000004", whole
     assert inspect(directory)[0] == 0
+
+
+FOLLOWED = """
+import sys, time
+import numpy as np
+import polyverso as pv
+
+def train(node, directory, until):
+    table = node.array(10_000, name="t")
+    while time.monotonic() < until:
+        table.add(np.ones(10_000))
+        node.save(directory, keep=1)
+
+def evaluate(node, directory, until):
+    newest = 0
+    while time.monotonic() < until:
+        node.load(directory)
+        values = node.open("t").get()
+        assert (values == values[0]).all() and values[0] >= newest, values
+        newest = values[0]
+
+with pv.init() as node:
+    {"train": train, "evaluate": evaluate}[sys.argv[1]](node, sys.argv[2], time.monotonic() + 4)
+"""
+
+
+def test_an_evaluation_follows_a_training_that_keeps_one_checkpoint(tmp_path):
+    """The training removes checkpoints while the evaluation loads them. It loads the newer one then."""
+    directory = tmp_path / "run"
+    training = subprocess.Popen([*script(tmp_path, FOLLOWED), "train", str(directory)])
+    while not list(directory.glob("*/manifest.json")):
+        time.sleep(0.01)
+    evaluation = subprocess.run([*script(tmp_path, FOLLOWED), "evaluate", str(directory)], capture_output=True, text=True)
+    assert training.wait(30) == 0
+    assert evaluation.returncode == 0, evaluation.stderr

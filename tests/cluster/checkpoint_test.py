@@ -339,3 +339,27 @@ def test_an_evaluation_follows_a_training_that_keeps_one_checkpoint(tmp_path):
     evaluation = subprocess.run([*script(tmp_path, FOLLOWED), "evaluate", str(directory)], capture_output=True, text=True)
     assert training.wait(30) == 0
     assert evaluation.returncode == 0, evaluation.stderr
+
+
+def test_a_worker_that_dies_fails_the_save_that_waits_for_it_and_no_other(run, tmp_path):
+    text = """
+import os, sys, time
+import polyverso as pv
+
+node = pv.init(log_level="off")
+table = node.array(3, name="t")
+node.barrier()
+if node.worker_id == 1:
+    time.sleep(0.5)
+    os._exit(0)
+for _ in range(3):
+    try:
+        node.save(sys.argv[1])
+        print("saved")
+    except pv.PeerError as error:
+        print("worker 1" in error.text)
+node.shutdown()
+"""
+    _, out, err = run("-n", "3", "--servers", "1", "--keep-going", "--", *script(tmp_path, text), str(tmp_path / "run"))
+    for worker in (0, 2):
+        assert [line.split()[1] for line in out.splitlines() if line.startswith(f"[w{worker}]")] == ["True", "saved", "saved"], out + err

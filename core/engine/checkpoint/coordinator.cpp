@@ -127,15 +127,15 @@ void Coordinator::worker_lost(base::Peer worker, const base::Status& why) {
   if (view_ == nullptr) return;
   const bool anyone_waits =
       std::any_of(waiting_.begin(), waiting_.end(), [](const auto& entry) { return !entry.second.empty(); });
-  worker_finished(worker);
-  if (!anyone_waits) return;
   const base::Status status = base::error(MV_EPEERLOST, "checkpoint: {}", why.text());
+  // Before worker_finished(), which would begin the job of those that wait without the lost worker.
   for (const cluster::Member* other : view_->workers()) {
-    if (!is_here(*other)) continue;
+    if (!anyone_waits || !is_here(*other)) continue;
     auto& theirs = waiting_[other->peer];
     if (theirs.empty()) untold_[other->peer].push_back(status);
     for (const Request& request : std::exchange(theirs, {})) server_.fail(request.asked, status);
   }
+  worker_finished(worker);
 }
 
 /// Calls of which another worker has had the answer of a lost coordinator: it does not take part again.

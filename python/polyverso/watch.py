@@ -30,10 +30,10 @@ class Watch:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         with self._lock:
+            if loop not in self._readers:
+                loop.add_reader(self._fd, self._hand_out)  # first: some loops raise NotImplementedError
             self._waiting.setdefault(request, []).append(future)
             self._readers[loop] = self._readers.get(loop, 0) + 1
-            if self._readers[loop] == 1:
-                loop.add_reader(self._fd, self._hand_out)
         try:
             yield future
         finally:

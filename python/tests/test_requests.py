@@ -153,6 +153,35 @@ def test_a_task_does_not_outwait_its_node(how):
     thread.join(30)
 
 
+def test_a_loop_without_readers_refuses_each_await():
+    def refuse(*_):
+        raise NotImplementedError
+
+    async def awaits(request):
+        await request
+
+    def other():
+        with polyverso.open_node(rank=1, **settings) as node:
+            tried.wait(30)
+            node.barrier()
+
+    settings = {"transport": "inproc", "nodes": 2, "master": "no-readers"}
+    tried = threading.Event()
+    thread = threading.Thread(target=other)
+    thread.start()
+    loop = asyncio.SelectorEventLoop()
+    loop.add_reader = refuse  # as a loop without them does
+    with polyverso.open_node(rank=0, **settings) as node:
+        barrier = node.barrier_async()
+        for _ in range(2):
+            with pytest.raises(NotImplementedError):
+                loop.run_until_complete(asyncio.wait_for(awaits(barrier), 10))
+        tried.set()
+        barrier.wait()
+    loop.close()
+    thread.join(30)
+
+
 def test_requests_dropped_by_other_threads_and_in_cycles(node):
     table = node.array(4)
     one = np.ones(4, np.float32)

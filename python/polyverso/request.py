@@ -117,9 +117,21 @@ class Request(Handle):
                 # Test again after the registration: the request may have finished in between.
                 if not self.done():
                     yield from finished.__await__()
-            if self._watch.has_ended:
+            if not self._has_node():
                 self._finish(StateError(capi.MV_ESTATE, "the node has shut down"))
-        return self.wait()
+        try:
+            return self.wait()
+        except HandleError:
+            if self._has_node():
+                raise
+            raise StateError(capi.MV_ESTATE, "the node has shut down") from None
+
+    def _has_node(self) -> bool:
+        try:
+            capi.mv_rank(self._node)
+        except (HandleError, StateError):
+            return False
+        return True
 
     def __repr__(self) -> str:
         return f"<polyverso.Request {'finished' if self._handle is None else 'unfinished'}>"

@@ -9,6 +9,7 @@ import threading
 from typing import Dict, Iterator, List, Tuple
 
 from . import capi, membership
+from .errors import HandleError, StateError
 
 _AT_ONCE = 64
 
@@ -21,7 +22,6 @@ class Watch:
         self._fd = capi.mv_event_fd(node)
         self._lock = threading.Lock()
         self._waiting: Dict[int, List[asyncio.Future]] = {}
-        self.has_ended = False
         self._readers: Dict[asyncio.AbstractEventLoop, int] = {}
 
     @contextlib.contextmanager
@@ -51,7 +51,10 @@ class Watch:
     def _hand_out(self) -> None:
         more = True
         while more:
-            handles = capi.mv_poll(self._node, _AT_ONCE, 0)
+            try:
+                handles = capi.mv_poll(self._node, _AT_ONCE, 0)
+            except (HandleError, StateError):  # the node has ended
+                return self.end()
             more = len(handles) == _AT_ONCE
             for handle in handles:
                 self.hand_over(handle)
@@ -66,7 +69,6 @@ class Watch:
     def end(self) -> None:
         """The node has ended, and its descriptor will not be readable again."""
         with self._lock:
-            self.has_ended = True
             waiting, self._waiting = self._waiting, {}
         for futures in waiting.values():
             _wake(futures)

@@ -131,6 +131,7 @@ def test_a_task_does_not_outwait_its_node(how):
             return error.name
 
     async def live(node, table):
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
         table.add_async([1])
         tasks = [asyncio.ensure_future(outcome(request)) for request in (table.get_async(), node.barrier_async())]
         await asyncio.sleep(0.1)
@@ -142,7 +143,7 @@ def test_a_task_does_not_outwait_its_node(how):
             node.array(1, name="w")
             ending.wait(30)
 
-    ending = threading.Event()
+    ending, failures = threading.Event(), []
     thread = threading.Thread(target=other)
     thread.start()
     node = polyverso.open_node(rank=0, **settings)
@@ -150,6 +151,7 @@ def test_a_task_does_not_outwait_its_node(how):
     threading.Timer(0.5, ending.set).start()  # a shutdown waits for the other worker
     got, passed = asyncio.run(live(node, table))
     assert got in ("MV_ESTATE", 1) and passed == "MV_ESTATE"
+    assert failures == []
     thread.join(30)
 
 

@@ -1,7 +1,6 @@
 #include "shard/segment.hpp"
 
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <cstddef>
 #include <cstring>
@@ -9,6 +8,7 @@
 #include "base/prefetch.hpp"
 #include "base/relax.hpp"
 #include "base/sequence_lock.hpp"
+#include "base/spare_descriptors.hpp"
 #include "math/kernels.hpp"
 
 namespace mv::shard {
@@ -21,13 +21,6 @@ constexpr int kLooks = 4096;
 constexpr size_t kAhead = 12;
 
 size_t aligned(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
-
-/// Tables take descriptors up to this one. The program, its connections and its files keep the upper half: without any
-/// descriptor they would fail, and a table without one is only slower.
-rlim_t most_descriptor() {
-  rlimit limit{};
-  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 2 : RLIM_INFINITY;
-}
 
 }  // namespace
 
@@ -67,7 +60,7 @@ base::Result<std::unique_ptr<Segment>> Segment::make(const Spec& spec, uint64_t 
   const SegmentLayout layout(spec, elements);
   auto memory = base::SharedMemory::make("polyverso-table", layout.bytes);
   if (!memory.ok()) return memory.status();
-  if (const rlim_t most = most_descriptor(); static_cast<rlim_t>(memory.value()->fd()) >= most)
+  if (const rlim_t most = base::first_spare_descriptor(); static_cast<rlim_t>(memory.value()->fd()) >= most)
     return base::error(MV_ESYSTEM, "no shared memory: this process has {} file descriptors open, half of its limit (ulimit -n)", most);
   std::unique_ptr<Segment> segment(new Segment(layout, std::move(memory).value()));
   SegmentHead& head = segment->head();

@@ -248,3 +248,24 @@ with pv.init() as node:
     assert status == 0, err
     assert out.count("read them all") == 4
     assert err.count("half of its limit (ulimit -n)") == 4  # one warning a process
+
+
+def test_more_groups_than_descriptors(run):
+    text = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (96, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+import numpy as np
+import polyverso as pv
+
+with pv.init() as node:
+    groups = [pv.Group(node) for _ in range(120)]
+    for group in groups:
+        value = np.ones(3)
+        group.allreduce(value)
+        assert (value == 2).all()
+    files = [open("/dev/null") for _ in range(20)]
+    print(groups[0].info["transport"], groups[-1].info["transport"])
+"""
+    status, out, err = run("-n", "2", "--", sys.executable, "-c", text)
+    assert status == 0, err
+    assert out.count("shm messages") == 2

@@ -162,6 +162,16 @@ CLI::Validator whole(int64_t least, int64_t most) {
   return CLI::Validator(check, "");
 }
 
+/// Accepts numbers of seconds in this range. Unlike CLI::Range it refuses NaN.
+CLI::Validator number_of_seconds(double least, double most) {
+  const auto check = [least, most](const std::string& text) {
+    double value = 0;
+    const bool fits = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+    return fits ? std::string() : fmt::format("\"{}\" is not a number of seconds in {} .. {}", text, least, most);
+  };
+  return CLI::Validator(check, "");
+}
+
 /// What CLI11 can't know by itself: that a command follows.
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -231,7 +241,7 @@ void describe_server(CLI::App& server, ServerOptions& options) {
   server.add_option("--metrics", options.metrics, "Metrics over HTTP; on loopback if no host is given (default: none)")->type_name("[HOST:]PORT");
   server.add_option("--grace", options.grace, "How long after SIGTERM other servers may take to get its tables; 0: end at once (default: 30)")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.0, 86400.0));
+      ->check(number_of_seconds(0, 86400));
   server.add_option("--set", options.settings, "A setting, as in mv_init_text()")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
@@ -305,7 +315,7 @@ void describe_status(CLI::App& status, StatusOptions& options) {
       ->type_name("SECONDS")
       ->expected(0, 1)
       ->default_str("2")
-      ->check(CLI::Range(0.1, 86400.0));
+      ->check(number_of_seconds(0.1, 86400));
   status.footer(kStatusFooter);
 }
 
@@ -338,7 +348,7 @@ void describe_export(CLI::App& command, ExportOptions& options) {
       ->allow_extra_args(false);
   CLI::Option* http = add_http(command, options.http);
   describe_cluster(command, options.cluster, false, {http});
-  command.add_option("--interval", options.interval, "Seconds between two requests (default: 10)")->type_name("SECONDS")->check(CLI::Range(0.1, 86400.0));
+  command.add_option("--interval", options.interval, "Seconds between two requests (default: 10)")->type_name("SECONDS")->check(number_of_seconds(0.1, 86400));
   command.add_flag("--once", options.once, "Send once and end");
   command.footer(kExportFooter);
 }
@@ -348,7 +358,7 @@ void describe_scale(CLI::App& scale, ScaleOptions& options) {
   scale.add_option("-s,--servers", options.servers, "The wanted number of servers")->type_name("M")->required()->check(whole(1, 65535));
   scale.add_option("--timeout", options.timeout, "How long to wait until it has them; 0: only ask the master (default: 60)")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.0, 86400.0));
+      ->check(number_of_seconds(0, 86400));
   scale.footer(kScaleFooter);
 }
 

@@ -57,7 +57,7 @@ Descriptors& held_descriptors() {
 }  // namespace
 
 SharedMemory::SharedMemory(int fd, std::span<std::byte> memory) : fd_(fd), memory_(memory), made_at_(fork_count) {
-  held_descriptors().add(fd_);
+  if (fd_ >= 0) held_descriptors().add(fd_);
 }
 
 uint32_t SharedMemory::forks() noexcept { return fork_count.load(std::memory_order_relaxed); }
@@ -122,7 +122,9 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(int fd, size_t least_b
     close(fd);
     return error(MV_EPROTOCOL, "a descriptor for shared memory is not a sealed memfd of at least {} bytes", least_bytes);
   }
-  return map(fd, static_cast<size_t>(about.st_size), PROT_READ);
+  auto mapped = map(fd, static_cast<size_t>(about.st_size), PROT_READ);
+  if (mapped.ok()) close(fd);  // the mapping does not need it, and a process may map thousands of its peers' tables
+  return mapped;
 }
 
 Result<std::shared_ptr<SharedMemory>> SharedMemory::map(int fd, size_t bytes, int protection) {
@@ -133,7 +135,8 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::map(int fd, size_t bytes, in
     return error(MV_ENOMEM, "can't map {} bytes of shared memory: {}", bytes, std::strerror(why));
   }
   madvise(mapped, bytes, MADV_DONTFORK);
-  return std::shared_ptr<SharedMemory>(new SharedMemory(fd, {static_cast<std::byte*>(mapped), bytes}));
+  const bool keeps = (protection & PROT_WRITE) != 0;
+  return std::shared_ptr<SharedMemory>(new SharedMemory(keeps ? fd : -1, {static_cast<std::byte*>(mapped), bytes}));
 }
 
 SharedMemory::~SharedMemory() {
@@ -145,7 +148,7 @@ SharedMemory::~SharedMemory() {
     all.size = all.by_end.size();
   }
   if (is_ours() || is_enlisted_) munmap(memory_.data(), memory_.size());
-  if (!is_ours()) return;  // closed at the fork; the number may now be another descriptor
+  if (!is_ours() || fd_ < 0) return;  // closed at the fork; the number may now be another descriptor
   held_descriptors().remove(fd_);
   close(fd_);
 }

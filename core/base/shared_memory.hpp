@@ -24,7 +24,7 @@ class SharedMemory {
  public:
   /// New zeroed memory, readable and writable here. `label` shows in /proc/<pid>/maps. MV_ENOMEM, MV_ESYSTEM.
   static Result<std::shared_ptr<SharedMemory>> make(const char* label, size_t bytes);
-  /// Maps another process's memory read-only; takes ownership of `fd`. MV_EPROTOCOL unless it is a memfd of ordinary
+  /// Maps another process's memory read-only, and closes `fd`, also if that fails. MV_EPROTOCOL unless it is a memfd of ordinary
   /// pages with a sealed size of at least `least_bytes`. No access can then fault, whatever the other process does.
   static Result<std::shared_ptr<SharedMemory>> adopt(int fd, size_t least_bytes);
   ~SharedMemory();
@@ -34,6 +34,7 @@ class SharedMemory {
   /// Writable only if this object made the memory; otherwise a write faults.
   std::byte* data() const { return memory_.data(); }
   size_t bytes() const { return memory_.size(); }
+  /// Of memory that this object made, to pass it to other processes; -1 of adopted memory.
   int fd() const { return fd_; }
 
   /// Makes it visible to find() until it is destroyed, and keeps it mapped in forked children.
@@ -61,7 +62,7 @@ class SharedMemory {
   bool is_ours() const noexcept { return is_ours(made_at_); }
   void copy_on_write() noexcept;
 
-  const int fd_;
+  const int fd_;  ///< -1: adopted
   const std::span<std::byte> memory_;
   const uint32_t made_at_;  ///< forks() at that time
   bool is_enlisted_ = false;

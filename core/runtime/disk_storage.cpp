@@ -151,11 +151,14 @@ base::Status DiskStorage::check_claim(const std::string& path) const {
 
 void DiskStorage::find(const std::string& path, Told<Found> told) {
   start(std::move(told), [path]() -> base::Result<Found> {
-    auto found = checkpoint::find_checkpoint(path);
-    if (!found.ok()) return found.status();
-    auto manifest = checkpoint::read_manifest(found.value());
-    if (!manifest.ok()) return manifest.status();
-    return Found{std::move(found).value(), std::move(manifest).value()};
+    for (std::string before;;) {
+      auto found = checkpoint::find_checkpoint(path);
+      if (!found.ok()) return found.status();
+      auto manifest = checkpoint::read_manifest(found.value());
+      if (manifest.ok()) return Found{std::move(found).value(), std::move(manifest).value()};
+      const bool was_removed = manifest.status().code() == MV_ENOTFOUND;  // by another job, which has saved a newer one
+      if (!was_removed || std::exchange(before, found.value()) == found.value()) return manifest.status();
+    }
   });
 }
 

@@ -1,6 +1,7 @@
 #include "shard/dense.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <new>
 
@@ -21,8 +22,9 @@ base::Result<std::shared_ptr<Shard>> DenseShard::make(SpecRef described, const P
     auto made = Segment::make(spec, rows.count * spec.cols);
     if (made.ok())
       segment = std::move(made).value();
-    else
-      base::log_warn("table \"{}\": {}; other processes will get its values by messages", spec.name, made.status().text());
+    else if (static std::atomic<bool> warned{false}; !warned.exchange(true))
+      base::log_warn("table \"{}\": {}; other processes will get its values by messages, and so those of later tables, without another warning",
+                     spec.name, made.status().text());
   }
   auto memory = base::Memory::make(segment != nullptr ? 0 : rows.count * spec.cols * stored_bytes);
   if (!memory.ok()) return base::error(MV_ENOMEM, "table \"{}\": {}", spec.name, memory.status().text());

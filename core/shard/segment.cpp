@@ -8,6 +8,7 @@
 #include "base/prefetch.hpp"
 #include "base/relax.hpp"
 #include "base/sequence_lock.hpp"
+#include "base/spare_descriptors.hpp"
 #include "math/kernels.hpp"
 
 namespace mv::shard {
@@ -59,6 +60,8 @@ base::Result<std::unique_ptr<Segment>> Segment::make(const Spec& spec, uint64_t 
   const SegmentLayout layout(spec, elements);
   auto memory = base::SharedMemory::make("polyverso-table", layout.bytes);
   if (!memory.ok()) return memory.status();
+  if (const rlim_t most = base::first_spare_descriptor(); static_cast<rlim_t>(memory.value()->fd()) >= most)
+    return base::error(MV_ESYSTEM, "no shared memory: this process has {} file descriptors open, half of its limit (ulimit -n)", most);
   std::unique_ptr<Segment> segment(new Segment(layout, std::move(memory).value()));
   SegmentHead& head = segment->head();
   head.elements = layout.elements;

@@ -98,6 +98,7 @@ end
 --- Calls `callback` with each of these events, inside poll(). nil: no longer.
 ---@param callback? fun(event: table)
 function Node:on_membership(callback)
+  values.check_callable("node:on_membership", "the callback", callback, true)
   callbacks[self.handle] = callback
   if callback then hand_out(self) end
 end

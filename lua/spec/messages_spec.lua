@@ -193,6 +193,7 @@ describe("messages", function()
     says('updater is a text such as "sgd rate=0.1", or an optimizer of polyverso.optimizer, not a table', node.array, node,
       {size = 1, updater = {"sgd", rate = 0.1}})
     says("^node:open: name is nil$", node.open, node)
+    says("node:on_membership: the callback .* number", node.on_membership, node, 5)
     says("node:matrix: rows is missing", node.matrix, node, {cols = 2})
     says('polyverso.init: sync is true or false, not "yes"', polyverso.init, {sync = "yes"})
     says('the dtype is a text such as "f64", not a table: tensor.zeros', tensor.zeros, {2}, {dtype = "f64"})

@@ -75,6 +75,7 @@ answers('ids and nodes',
     qr/\A\$node->open: name is undef\z/, sub { $node->open },
     qr/\Athere is no table "kk"; did you mean "k"\?\z/, sub { $node->open('kk') },
     qr/\A\$node->load: path is undef\z/, sub { $node->load },
+    qr/\A\$node->on_membership: a code reference is needed, or undef for none, not "5"\z/, sub { $node->on_membership(5) },
 );
 
 answers('init and tables',

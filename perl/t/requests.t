@@ -65,6 +65,35 @@ $last->wait;
     is($?, 0, 'a forked child drops its own');
     $request->wait;
 }
+# A signal handler that dies ends the call: its reason is neither swallowed nor taken for the request's outcome.
+{
+    package Raising;
+    sub TIESCALAR { my ($class) = @_; return bless { reads => 0 }, $class }
+    sub FETCH { my ($self) = @_; kill ALRM => $$ if ++$self->{reads} == 2; return 1 }    # the first read looks for lists
+}
+
+{
+    no warnings qw(redefine once);
+    local $SIG{ALRM} = sub { die "too slow\n" };
+    my $table = $node->array(size => 2);
+    my @list  = (1, 1);
+    tie $list[1], 'Raising';
+    is(eval { $table->add(\@list); 1 } ? 'no error' : $@, "too slow\n", 'a handler dies while a list is packed');
+    my ($test, $wait) = (\&Polyverso::CAPI::mv_request_test, \&Polyverso::CAPI::mv_request_wait);
+    my $request = $table->get(as => 'array', async => 1);
+    {
+        local *Polyverso::CAPI::mv_request_test = sub { kill ALRM => $$; return $test->(@_) };
+        is(eval { $request->done; 1 } ? 'no error' : $@, "too slow\n", 'before done() has asked');
+    }
+    is_deeply($request->wait, [0, 0], 'the request goes on');
+    $request = $table->get(as => 'array', async => 1);
+    {
+        local *Polyverso::CAPI::mv_request_wait = sub { $wait->(@_); kill ALRM => $$; return };
+        is(eval { $request->wait; 1 } ? 'no error' : $@, "too slow\n", 'at the end of a wait');
+    }
+    is_deeply($request->wait, [0, 0], 'the result is still there');
+}
+
 my $late = $table->add($ones, async => 1);
 undef $kv;
 $node->shutdown;

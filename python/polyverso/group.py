@@ -270,7 +270,8 @@ class Group(Handle):
         return self._begin(array, capi.mv_allreduce, _lent(array), _code(op), _options(timeout, array, flags=capi.MV_ASYNC))
 
     def allreduce_many(self, arrays: Iterable[Any], op: str = "sum", draining: bool = False, timeout: Optional[float] = None) -> int:
-        """Reduces several arrays in one operation. Returns the number of contributors; a draining rank is none."""
+        """Reduces several arrays, which must not overlap, in one operation. Returns the number of contributors; a draining
+        rank is none."""
         flags = capi.MV_DRAINING if draining else 0
         lent = tensor_or_bits if draining else _lent  # drain() may report bfloat16 as uint16
         given = list(arrays)

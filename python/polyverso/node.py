@@ -6,6 +6,7 @@ import json
 import operator
 import os
 import socket
+import sys
 from typing import Any, Callable, Dict, List, Optional, Union
 
 from . import capi, handles, leaving, membership
@@ -474,6 +475,9 @@ class Node(handles.Handle):
         leaving.ended(self._handle)
         membership.forget(self._handle)
         forget_tables(self._handle)
+        watch = sys.modules.get(f"{__package__}.watch")  # not imported before somebody awaits
+        if watch is not None:
+            watch.forget(self._handle)
 
     def __enter__(self) -> "Node":
         return self

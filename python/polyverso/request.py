@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generator, Optional
 
 from . import capi
 from .arrays import milliseconds
-from .errors import Error, HandleError, TimeoutError
+from .errors import Error, HandleError, StateError, TimeoutError
 from .handles import Handle
 
 if TYPE_CHECKING:
@@ -117,7 +117,21 @@ class Request(Handle):
                 # Test again after the registration: the request may have finished in between.
                 if not self.done():
                     yield from finished.__await__()
-        return self.wait()
+            if not self._has_node():
+                self._finish(StateError(capi.MV_ESTATE, "the node has shut down"))
+        try:
+            return self.wait()
+        except HandleError:
+            if self._has_node():
+                raise
+            raise StateError(capi.MV_ESTATE, "the node has shut down") from None
+
+    def _has_node(self) -> bool:
+        try:
+            capi.mv_rank(self._node)
+        except (HandleError, StateError):
+            return False
+        return True
 
     def __repr__(self) -> str:
         return f"<polyverso.Request {'finished' if self._handle is None else 'unfinished'}>"

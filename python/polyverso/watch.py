@@ -9,6 +9,7 @@ import threading
 from typing import Dict, Iterator, List, Tuple
 
 from . import capi, membership
+from .errors import HandleError, StateError
 
 _AT_ONCE = 64
 
@@ -29,10 +30,10 @@ class Watch:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         with self._lock:
+            if loop not in self._readers:
+                loop.add_reader(self._fd, self._hand_out)  # first: some loops raise NotImplementedError
             self._waiting.setdefault(request, []).append(future)
             self._readers[loop] = self._readers.get(loop, 0) + 1
-            if self._readers[loop] == 1:
-                loop.add_reader(self._fd, self._hand_out)
         try:
             yield future
         finally:
@@ -50,7 +51,10 @@ class Watch:
     def _hand_out(self) -> None:
         more = True
         while more:
-            handles = capi.mv_poll(self._node, _AT_ONCE, 0)
+            try:
+                handles = capi.mv_poll(self._node, _AT_ONCE, 0)
+            except (HandleError, StateError):  # the node has ended
+                return self.end()
             more = len(handles) == _AT_ONCE
             for handle in handles:
                 self.hand_over(handle)
@@ -60,9 +64,20 @@ class Watch:
         """The request has finished. One that is not awaited is left to its owner's wait()."""
         with self._lock:
             futures = self._waiting.pop(handle, [])
-        for future in futures:
-            with contextlib.suppress(RuntimeError):  # its loop is closed
-                future.get_loop().call_soon_threadsafe(_set, future)
+        _wake(futures)
+
+    def end(self) -> None:
+        """The node has ended, and its descriptor will not be readable again."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        for futures in waiting.values():
+            _wake(futures)
+
+
+def _wake(futures: List[asyncio.Future]) -> None:
+    for future in futures:
+        with contextlib.suppress(RuntimeError):  # its loop is closed
+            future.get_loop().call_soon_threadsafe(_set, future)
 
 
 def _set(future: asyncio.Future) -> None:
@@ -81,3 +96,11 @@ def watch_of(node: int) -> Watch:
         if key not in _watches:
             _watches[key] = Watch(node)
         return _watches[key]
+
+
+def forget(node: int) -> None:
+    """For a node that has ended: wakes the tasks that still await its requests."""
+    with _watches_lock:
+        ended = [_watches.pop(key) for key in list(_watches) if key[:2] == (os.getpid(), node)]
+    for watch in ended:
+        watch.end()

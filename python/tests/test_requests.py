@@ -119,6 +119,71 @@ def test_an_awaiter_that_is_cancelled_drops_its_request(node):
     assert newest_slot(node) < 100
 
 
+@pytest.mark.parametrize("how", ["abort", "shutdown"])
+def test_a_task_does_not_outwait_its_node(how):
+    """The node ends, in another thread, while tasks await a get and a barrier that need the other worker."""
+    settings = {"transport": "inproc", "nodes": 2, "master": f"ends-by-{how}", "sync": True}
+
+    async def outcome(request):
+        try:
+            return await request
+        except polyverso.Error as error:
+            return error.name
+
+    async def live(node, table):
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
+        table.add_async([1])
+        tasks = [asyncio.ensure_future(outcome(request)) for request in (table.get_async(), node.barrier_async())]
+        await asyncio.sleep(0.1)
+        await asyncio.to_thread(getattr(node, how))
+        return await asyncio.wait_for(asyncio.gather(*tasks), 10)
+
+    def other():
+        with polyverso.open_node(rank=1, **settings) as node:
+            node.array(1, name="w")
+            ending.wait(30)
+
+    ending, failures = threading.Event(), []
+    thread = threading.Thread(target=other)
+    thread.start()
+    node = polyverso.open_node(rank=0, **settings)
+    table = node.array(1, name="w")
+    threading.Timer(0.5, ending.set).start()  # a shutdown waits for the other worker
+    got, passed = asyncio.run(live(node, table))
+    assert got in ("MV_ESTATE", 1) and passed == "MV_ESTATE"
+    assert failures == []
+    thread.join(30)
+
+
+def test_a_loop_without_readers_refuses_each_await():
+    def refuse(*_):
+        raise NotImplementedError
+
+    async def awaits(request):
+        await request
+
+    def other():
+        with polyverso.open_node(rank=1, **settings) as node:
+            tried.wait(30)
+            node.barrier()
+
+    settings = {"transport": "inproc", "nodes": 2, "master": "no-readers"}
+    tried = threading.Event()
+    thread = threading.Thread(target=other)
+    thread.start()
+    loop = asyncio.SelectorEventLoop()
+    loop.add_reader = refuse  # as a loop without them does
+    with polyverso.open_node(rank=0, **settings) as node:
+        barrier = node.barrier_async()
+        for _ in range(2):
+            with pytest.raises(NotImplementedError):
+                loop.run_until_complete(asyncio.wait_for(awaits(barrier), 10))
+        tried.set()
+        barrier.wait()
+    loop.close()
+    thread.join(30)
+
+
 def test_requests_dropped_by_other_threads_and_in_cycles(node):
     table = node.array(4)
     one = np.ones(4, np.float32)

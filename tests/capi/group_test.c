@@ -498,6 +498,17 @@ static void bad_arguments(void** state) {
   expect_error(mv_allreduce(1234, NULL, &value, 1, MV_F32, 1, NULL), MV_EHANDLE, "1234");
   float row[6] = {1, 2, 3, 4, 5, 6};
   expect_error(mv_allreduce(group, row, row + 1, 4, MV_F32, 1, NULL), MV_EINVAL, "overlap");
+  const mv_array thrice[] = {{row, 3, MV_F32, 0}, {row + 4, 1, MV_F32, 0}, {row + 2, 2, MV_F32, 0}, {NULL, 0, MV_F32, 0}};
+  expect_error(mv_allreduce_many(group, NULL, thrice, 4, 1, 0, NULL, NULL), MV_EINVAL, "arrays 0 and 2 overlap");
+  const mv_array same[] = {thrice[0], thrice[0]}, apart[] = {{row + 3, 3, MV_F32, 0}, {row, 3, MV_F32, 0}};
+  expect_error(mv_allreduce_many(group, NULL, same, 2, 1, 0, NULL, NULL), MV_EINVAL, "arrays 0 and 1 overlap");
+  expect_error(mv_allreduce_many(group, same, apart, 2, 1, 0, NULL, NULL), MV_EINVAL, "arrays 0 and 1 overlap");
+  expect_ok(mv_allreduce_many(group, NULL, apart, 2, 1, 0, NULL, NULL));
+  float sums[6];
+  const mv_array out[] = {{sums, 3, MV_F32, 0}, {sums + 3, 3, MV_F32, 0}};
+  expect_ok(mv_allreduce_many(group, same, out, 2, 1, 0, NULL, NULL)); /* inputs may be the same */
+  assert_true(sums[0] == row[0] && sums[3] == row[0]);
+  expect_ok(mv_broadcast_many(group, same, 2, 0, NULL));
   expect_error(mv_allreduce(group, row + 3, row, 4, MV_F32, 1, NULL), MV_EINVAL, "overlap");
   expect_error(mv_allgather(group, row + 1, 4, row, MV_F32, NULL), MV_EINVAL, "overlap");
   uint64_t one[1] = {1}, two[1] = {2};

@@ -304,3 +304,62 @@ def test_checkpoints_are_made_by_the_clock(run, tmp_path):
     whole = [name for name in sorted(os.listdir(directory)) if (directory / name / "manifest.json").exists()]
     assert len(whole) == 2 and whole[-1] >= "checkpoint-000004", whole
     assert inspect(directory)[0] == 0
+
+
+FOLLOWED = """
+import sys, time
+import numpy as np
+import polyverso as pv
+
+def train(node, directory, until):
+    table = node.array(10_000, name="t")
+    while time.monotonic() < until:
+        table.add(np.ones(10_000))
+        node.save(directory, keep=1)
+
+def evaluate(node, directory, until):
+    newest = 0
+    while time.monotonic() < until:
+        node.load(directory)
+        values = node.open("t").get()
+        assert (values == values[0]).all() and values[0] >= newest, values
+        newest = values[0]
+
+with pv.init() as node:
+    {"train": train, "evaluate": evaluate}[sys.argv[1]](node, sys.argv[2], time.monotonic() + 4)
+"""
+
+
+def test_an_evaluation_follows_a_training_that_keeps_one_checkpoint(tmp_path):
+    """The training removes checkpoints while the evaluation loads them. It loads the newer one then."""
+    directory = tmp_path / "run"
+    training = subprocess.Popen([*script(tmp_path, FOLLOWED), "train", str(directory)])
+    while not list(directory.glob("*/manifest.json")):
+        time.sleep(0.01)
+    evaluation = subprocess.run([*script(tmp_path, FOLLOWED), "evaluate", str(directory)], capture_output=True, text=True)
+    assert training.wait(30) == 0
+    assert evaluation.returncode == 0, evaluation.stderr
+
+
+def test_a_worker_that_dies_fails_the_save_that_waits_for_it_and_no_other(run, tmp_path):
+    text = """
+import os, sys, time
+import polyverso as pv
+
+node = pv.init(log_level="off")
+table = node.array(3, name="t")
+node.barrier()
+if node.worker_id == 1:
+    time.sleep(0.5)
+    os._exit(0)
+for _ in range(3):
+    try:
+        node.save(sys.argv[1])
+        print("saved")
+    except pv.PeerError as error:
+        print("worker 1" in error.text)
+node.shutdown()
+"""
+    _, out, err = run("-n", "3", "--servers", "1", "--keep-going", "--", *script(tmp_path, text), str(tmp_path / "run"))
+    for worker in (0, 2):
+        assert [line.split()[1] for line in out.splitlines() if line.startswith(f"[w{worker}]")] == ["True", "saved", "saved"], out + err

@@ -223,3 +223,49 @@ def test_large_adds_are_taken_from_the_caller_when_they_return(cluster, servers,
         assert node.hear("seen ", 60).split()[1:] == ["72.0", "72.0"]
     for node in (*nodes, *others):
         node.ends()
+
+
+def test_more_tables_than_descriptors(run):
+    """The processes of a machine map each other's tables. A table takes one descriptor of its server, and half of them
+    stay for the program; the tables beyond are read by messages."""
+    text = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+import numpy as np
+import polyverso as pv
+
+with pv.init() as node:
+    tables = [node.array(8) for _ in range(150)]
+    for number, table in enumerate(tables):
+        table.add(np.full(8, number + 1))
+    node.barrier()
+    for number, table in enumerate(tables):
+        assert (table.get() == 4 * (number + 1)).all(), number
+    files = [open("/dev/null") for _ in range(20)]
+    print("read them all")
+"""
+    status, out, err = run("-n", "4", "--", sys.executable, "-c", text)
+    assert status == 0, err
+    assert out.count("read them all") == 4
+    assert err.count("half of its limit (ulimit -n)") == 4  # one warning a process
+
+
+def test_more_groups_than_descriptors(run):
+    text = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (96, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+import numpy as np
+import polyverso as pv
+
+with pv.init() as node:
+    groups = [pv.Group(node) for _ in range(120)]
+    for group in groups:
+        value = np.ones(3)
+        group.allreduce(value)
+        assert (value == 2).all()
+    files = [open("/dev/null") for _ in range(20)]
+    print(groups[0].info["transport"], groups[-1].info["transport"])
+"""
+    status, out, err = run("-n", "2", "--", sys.executable, "-c", text)
+    assert status == 0, err
+    assert out.count("shm messages") == 2

@@ -1,6 +1,7 @@
 // shard/segment: one process writes, others read without messages; each may be killed at any moment.
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -175,6 +177,27 @@ void a_writer_killed_in_the_middle_leaves_an_unreadable_stripe(void**) {
   }
 }
 
+void segments_leave_half_of_the_descriptors_to_the_program(void**) {
+  rlimit before{};
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{64, before.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const shard::Spec spec = matrix(2, 2);
+  std::vector<std::unique_ptr<Segment>> made;
+  mv::base::Status refused;
+  while (refused.ok() && made.size() < 64) {
+    auto segment = Segment::make(spec, spec.elements());
+    if (segment.ok()) made.push_back(std::move(segment).value());
+    else refused = segment.status();
+  }
+  assert_int_equal(refused.code(), MV_ESYSTEM);
+  assert_non_null(std::strstr(refused.text().c_str(), "32 file descriptors"));
+  assert_in_range(made.size(), 1, 32);
+  made.pop_back();
+  assert_true(Segment::make(spec, spec.elements()).ok());
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 }  // namespace
 
 int main() {
@@ -183,6 +206,7 @@ int main() {
       cmocka_unit_test(a_stripe_that_is_being_written_is_not_read),
       cmocka_unit_test(readers_see_whole_stripes_and_block_no_writer),
       cmocka_unit_test(a_writer_killed_in_the_middle_leaves_an_unreadable_stripe),
+      cmocka_unit_test(segments_leave_half_of_the_descriptors_to_the_program),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

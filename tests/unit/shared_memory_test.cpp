@@ -27,6 +27,19 @@ static void one_process_reads_the_others_writes(void**) {
   assert_string_equal(reinterpret_cast<const char*>(seen.value()->data()) + 9'000, "hello");
 }
 
+static void adopted_memory_holds_no_descriptor(void**) {
+  const auto made = SharedMemory::make("test", 4096);
+  const int passed = dup(made.value()->fd());
+  auto seen = SharedMemory::adopt(passed, 4096);
+  assert_true(seen.ok());
+  assert_int_equal(fcntl(passed, F_GETFD), -1);
+  const int reused = dup(STDOUT_FILENO);
+  assert_int_equal(reused, passed);
+  seen = SharedMemory::make("another", 4096);
+  assert_int_not_equal(fcntl(reused, F_GETFD), -1);  // the number is no longer the memory's
+  close(reused);
+}
+
 static void only_the_owner_writes_and_resizes(void**) {
   const auto made = SharedMemory::make("test", 4096);
   assert_true(made.ok());
@@ -89,6 +102,7 @@ int main() {
       cmocka_unit_test(blocks_of_a_shared_pool_are_found_and_come_again),
       cmocka_unit_test(a_shared_pool_does_not_use_up_the_descriptors),
       cmocka_unit_test(one_process_reads_the_others_writes),
+      cmocka_unit_test(adopted_memory_holds_no_descriptor),
       cmocka_unit_test(only_the_owner_writes_and_resizes),
       cmocka_unit_test(resizable_or_too_small_memory_is_refused),
       cmocka_unit_test(enlisted_memory_is_found_as_long_as_it_lives),

@@ -143,6 +143,8 @@ MV_API mv_status mv_allreduce(mv_group group, const void *in, void *out, uint64_
 /** mv_allreduce() of several arrays, of any dtypes, in one operation: many small arrays cost as much as one of their
  *  total size.
  *  @param in            as many arrays as `out`, of the same shapes; NULL: in place
+ *  @param out           must not overlap each other, nor the inputs of other arrays (MV_EINVAL): tied parameters come
+ *                       once
  *  @param flags         mv_group_flag
  *  @param contributors  out: the number of ranks that were not draining; may be NULL. With MV_ASYNC written when the
  *                       request is done */

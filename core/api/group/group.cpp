@@ -47,6 +47,36 @@ bool overlaps(const collective::Operation& operation, size_t i, const Sizes& siz
   return distance != 0 && !(has_parts && distance % sizes.part == 0);
 }
 
+/// MV_EINVAL if a result is where another array of the operation is. Several arrays are reduced piece by piece in an order
+/// of the algorithm's, so the values would depend on it.
+base::Status check_apart(const collective::Operation& operation) {
+  struct Place {
+    uintptr_t begin, end;
+    size_t array;
+    bool is_written;
+  };
+  std::vector<Place> places;
+  const auto add = [&](const std::byte* data, size_t i, bool is_written) {
+    const auto begin = reinterpret_cast<uintptr_t>(data);
+    if (const uint64_t bytes = operation.out[i].bytes(); data != nullptr && bytes > 0) places.push_back({begin, begin + bytes, i, is_written});
+  };
+  for (size_t i = 0; i < operation.out.size(); ++i) {
+    add(operation.out[i].data, i, true);
+    if (!operation.in.empty() && operation.in[i] != operation.out[i].data) add(operation.in[i], i, false);
+  }
+  std::ranges::sort(places, {}, &Place::begin);
+  const Place *furthest = nullptr, *furthest_written = nullptr;
+  for (const Place& place : places) {
+    const Place* const before = place.is_written ? furthest : furthest_written;
+    if (before != nullptr && place.begin < before->end)
+      return base::error(MV_EINVAL, "{}: arrays {} and {} overlap: name each array once", collective::kind_name(operation.kind),
+                         std::min(place.array, before->array), std::max(place.array, before->array));
+    if (furthest == nullptr || place.end > furthest->end) furthest = &place;
+    if (place.is_written && (furthest_written == nullptr || place.end > furthest_written->end)) furthest_written = &place;
+  }
+  return {};
+}
+
 base::Status check_pairs(const collective::Operation& operation, uint64_t ranks) {
   const char* const name = collective::kind_name(operation.kind);
   if (ranks > collective::kMostRanksOfPairs)
@@ -89,7 +119,7 @@ base::Status check_operation(const collective::Operation& operation, int64_t ran
       return base::error(MV_EDTYPE, "{}: {} values can't be averaged, only floats", name, tensor::dtype_name(array.dtype));
   }
   if (operation.kind == Kind::kAlltoall || operation.kind == Kind::kAlltoallCounts) return check_pairs(operation, ranks);
-  return {};
+  return reduces(operation.kind) && operation.out.size() > 1 ? check_apart(operation) : base::Status();
 }
 
 }  // namespace mv::api

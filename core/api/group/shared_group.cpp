@@ -10,6 +10,7 @@
 #include "api/group/handover.hpp"
 #include "api/group/kept_tuning.hpp"
 #include "base/log.hpp"
+#include "base/spare_descriptors.hpp"
 #include "runtime/random.hpp"
 
 namespace mv::api {
@@ -105,7 +106,7 @@ base::Result<GroupRef> SharedGroup::over(Calls& calls, const std::shared_ptr<Mes
   intranode::Memory mine;
   if (ranks <= intranode::kMostRanks && calls.settings().transport != "tcp" && calls.settings().faults.empty()) {
     auto made = base::SharedMemory::make("polyverso-group", intranode::SharedRegion::bytes(ranks));
-    if (made.ok()) mine = std::move(made).value();
+    if (made.ok() && static_cast<rlim_t>(made.value()->fd()) < base::first_spare_descriptor()) mine = std::move(made).value();
   }
   BootstrapRecord record{mine != nullptr, runtime::random_peer(), 0, getpid(), -1, job_place(calls), may_use_devices(calls) ? 1U : 0U, {}};
   if (rank == 0 && mine != nullptr) record.tuning = tuning_for(calls.settings().tuning, ranks);

@@ -127,15 +127,15 @@ void Coordinator::worker_lost(base::Peer worker, const base::Status& why) {
   if (view_ == nullptr) return;
   const bool anyone_waits =
       std::any_of(waiting_.begin(), waiting_.end(), [](const auto& entry) { return !entry.second.empty(); });
-  worker_finished(worker);
-  if (!anyone_waits) return;
   const base::Status status = base::error(MV_EPEERLOST, "checkpoint: {}", why.text());
+  // Before worker_finished(), which would begin the job of those that wait without the lost worker.
   for (const cluster::Member* other : view_->workers()) {
-    if (!is_here(*other)) continue;
+    if (!anyone_waits || !is_here(*other)) continue;
     auto& theirs = waiting_[other->peer];
     if (theirs.empty()) untold_[other->peer].push_back(status);
     for (const Request& request : std::exchange(theirs, {})) server_.fail(request.asked, status);
   }
+  worker_finished(worker);
 }
 
 /// Ends calls that a lost coordinator has already answered to another worker, which therefore does not repeat them.
@@ -535,7 +535,7 @@ void Coordinator::check(base::Result<Storage::Found> found) {
 void Coordinator::checked() {
   if (!job_->error.ok()) {
     job_->error = base::error(job_->error.code(), "{}; nothing was changed", job_->error.text());
-    return restore(true, &Coordinator::load_over);
+    return restore(true, &Coordinator::look_for_newer);
   }
   set_phase(Phase::kRestoring);
   restore(false, &Coordinator::restored);
@@ -548,6 +548,19 @@ void Coordinator::restore(bool forget, void (Coordinator::*next)()) {
         return builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), job->path.c_str(), forget, part));
       },
       next);
+}
+
+/// Another job may have saved a newer checkpoint in the directory, and removed this one while it was checked.
+void Coordinator::look_for_newer() {
+  const auto job = job_;
+  if (job->error.code() != MV_EINVAL || job->path == job->asked_path) return load_over();
+  storage_->find(job->asked_path, [this, job](const base::Result<Storage::Found>& found) {
+    const bool is_newer = found.ok() && found.value().path != job->path;
+    const bool all_wait = job->askers.size() == job->workers.size();
+    if (!is_newer || !all_wait) return load_over();
+    base::log_info("checkpoint {}: {}; loading {} instead", job->path, job->error.text(), found.value().path);
+    begin_again();
+  });
 }
 
 void Coordinator::restored() {

@@ -144,6 +144,7 @@ class Coordinator {
   bool may_follow(size_t server) const;
   void follow(size_t server, std::function<void()> ask_again);
   void await_servers();
+  void begin_again();
   void give_up(const base::Status& why);
   void set_phase(Phase phase);
   void ask(size_t server, const Question& question, Heard heard);
@@ -171,6 +172,7 @@ class Coordinator {
   void check(base::Result<Storage::Found> found);
   void checked();
   void restore(bool forget, void (Coordinator::*next)());
+  void look_for_newer();
   void restored();
   void load_over();
 

@@ -103,6 +103,10 @@ void Coordinator::servers_changed() {
     if (by == base::kNobody) return give_up(base::error(MV_EPEERLOST, "{}; no other process has a copy of its tables", job_->error.text()));
     if (client_.is_lost(by)) return;  // its stand-in has not been named yet
   }
+  begin_again();
+}
+
+void Coordinator::begin_again() {
   const auto again = std::make_shared<Job>();
   again->id = job_->id;
   again->loads = job_->loads;

@@ -100,12 +100,15 @@ sub is_number { my ($value) = @_; return !ref $value && Scalar::Util::looks_like
 # Packs numbers. The check of each value comes only after pack() has found a wrong one.
 sub packed {
     my ($letters, $flat, $shape, $what) = @_;
-    my $bytes = do {
+    my ($bytes, $why);
+    {
         use warnings FATAL => qw(numeric uninitialized);
         local ($@, $SIG{__DIE__});
-        eval { pack $letters, @$flat };
-    };
+        $bytes = eval { pack $letters, @$flat };
+        $why = $@;
+    }
     return $bytes if defined $bytes;
+    die $why if ref $why || $why !~ / in pack at /;    # a signal handler has died, or a value's own code
     check($flat, $shape, $what, 'a number', \&is_number);
     _refuse($Polyverso::CAPI::MV_EDTYPE, "$what: a value is not a number");
 }

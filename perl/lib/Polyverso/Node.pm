@@ -133,6 +133,9 @@ sub next_event {
 
 sub on_membership {
     my ($self, $callback) = @_;
+    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL,
+        '$node->on_membership: a code reference is needed, or undef for none, not ' . Polyverso::Lists::shown($callback))
+        if defined $callback && !Polyverso::Values::is_code($callback);
     delete $CALLBACKS{ $self->{handle} };
     $CALLBACKS{ $self->{handle} } = $callback if $callback;
     $self->_hand_out if $callback;

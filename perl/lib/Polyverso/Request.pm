@@ -28,12 +28,18 @@ sub _instead { return 'wait for it in the process that made the call' }
 
 sub handle { $_[0]{handle} }
 
+# The request has finished. Rethrows what a signal handler has died of at the end of the library's call: it is not the
+# outcome of the request.
 sub _finish {
     my ($self, $error) = @_;
-    $self->{error} = $error if $error;
     undef $self->{handle};
+    return unless $error;
+    die $error unless _is_outcome($error);
+    $self->{error} = $error;
     return;
 }
+
+sub _is_outcome { my ($error) = @_; return Scalar::Util::blessed($error) && $error->isa('Polyverso::Error') }
 
 # Whether the request still exists after a failed wait. A time-out of the wait keeps it; an error of the request itself
 # releases it.
@@ -51,7 +57,9 @@ sub done {
     my $done;
     return $done ? ($self->_finish, 1)[-1] : 0
         if eval { $done = Polyverso::CAPI::mv_request_test($self->{handle}); 1 };
-    $self->_finish($@);
+    my $error = $@;
+    die $error if !_is_outcome($error) && $self->_alive;
+    $self->_finish($error);
     return 1;
 }
 

@@ -109,8 +109,22 @@ class Bench {
     for (const char* const words : {"1bit", "2bit", "fp16", "bf16", "int8", "topk"}) {
       const auto codec = codec::make(must(codec::parse(words)));
       const double sent = static_cast<double>(codec->encoded_bytes(count_)) / static_cast<double>(bytes);
-      row(fmt::format("encode {}", words), 3 + sent, 0.85, [&] { must(device::encode(stream_, *codec, array(0), array(1), count_, array(2))); });
-      row(fmt::format("decode {}", words), 1 + sent, 0.85, [&] { must(device::decode(stream_, *codec, array(2), array(3), count_, false)); });
+      for (const uint64_t tensors : {uint64_t{1}, uint64_t{1000}}) {
+        const uint64_t each = tensors == 1 ? count_ : std::min<uint64_t>(64 << 10, count_ / tensors);
+        const double share = static_cast<double>(each * tensors) / static_cast<double>(count_), goal = tensors == 1 ? 0.85 : 0.75;
+        const size_t room = (device::encoding_room(*codec, each) + 15) / 16 * 16;
+        const Memory encoded = must(Memory::make(stream_, tensors * room));
+        std::vector<codec::Encoding> encodings;
+        std::vector<codec::Decoding> decodings;
+        for (uint64_t k = 0; k < tensors; ++k) {
+          auto* const out = encoded.as<std::byte>() + k * room;
+          encodings.push_back({reinterpret_cast<const std::byte*>(array(0) + k * each), MV_F32, array(1) + k * each, each, out});
+          decodings.push_back({out, array(2) + k * each, each});
+        }
+        const std::string text = fmt::format("{}, {} {}", words, tensors, tensors == 1 ? "tensor" : "tensors");
+        row("encode " + text, (3 + sent) * share, goal, [&] { must(device::encode(stream_, *codec, encodings)); });
+        row("decode " + text, (1 + sent) * share, goal, [&] { must(device::decode(stream_, *codec, decodings, false)); });
+      }
     }
   }
 

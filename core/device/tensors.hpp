@@ -92,11 +92,9 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
 
   bool has(const codec::Codec& codec) const override { return has_codec(codec); }
   size_t encoding_room(const codec::Codec& codec, size_t count) const override { return device::encoding_room(codec, count); }
-  base::Status encode(const codec::Codec& codec, const float* gradient, float* residual, size_t count, std::byte* out) override {
-    return device::encode(current(), codec, gradient, residual, count, out);
-  }
-  base::Status decode(const codec::Codec& codec, const std::byte* encoded, float* values, size_t count, bool adds) override {
-    return device::decode(current(), codec, encoded, values, count, adds);
+  base::Status encode(const codec::Codec& codec, std::span<const codec::Encoding> arrays) override { return device::encode(current(), codec, arrays); }
+  base::Status decode(const codec::Codec& codec, std::span<const codec::Decoding> arrays, bool adds) override {
+    return device::decode(current(), codec, arrays, adds);
   }
 
  private:

@@ -267,12 +267,13 @@ typedef struct mv_device_update {
 
 /** The codecs 1bit (bits 1) and 2bit (bits 2, scale = threshold): a word of 32 bits for 32 or 16 floats. */
 typedef struct mv_device_encode_bits {
-  const float* gradient;
+  const void* gradient;
   float* residual;
   uint32_t* out;
   uint64_t count;
   float threshold, scale;
   uint32_t bits;
+  mv_dtype gradient_dtype; /**< of codecs: f32, f16 or bf16 */
 } mv_device_encode_bits;
 typedef struct mv_device_decode_bits {
   const uint32_t* encoded;
@@ -284,18 +285,20 @@ typedef struct mv_device_decode_bits {
 } mv_device_decode_bits;
 /** The codecs fp16 and bf16. They are decoded by MV_DEVICE_CAST, or added by MV_DEVICE_AXPY. */
 typedef struct mv_device_encode_half {
-  const float* gradient;
+  const void* gradient;
   float* residual;
   void* out;
   uint64_t count;
-  mv_dtype dtype;
+  mv_dtype dtype, gradient_dtype;
 } mv_device_encode_half;
 /** The codec int8. */
 typedef struct mv_device_encode_int8 {
-  const float* gradient;
+  const void* gradient;
   float *residual, *scales;
   int8_t* out;
   uint64_t count, block;
+  mv_dtype gradient_dtype;
+  int32_t reserved;
 } mv_device_encode_int8;
 typedef struct mv_device_decode_int8 {
   const int8_t* encoded;
@@ -329,7 +332,7 @@ enum mv_device_top_k_stage {
   MV_DEVICE_TOP_K_SEND
 };
 typedef struct mv_device_top_k {
-  const float* gradient;
+  const void* gradient;
   float* residual;
   uint32_t* out;
   uint64_t count, k;
@@ -337,6 +340,8 @@ typedef struct mv_device_top_k {
   uint64_t* tiles; /**< a pair for each tile: the greater and the equal ones */
   int32_t stage;
   uint32_t digit;
+  mv_dtype gradient_dtype;
+  int32_t reserved;
 } mv_device_top_k;
 /** values[index] = the sent value, or += with `adds`. Indices beyond `count` are ignored. */
 typedef struct mv_device_put_top_k {

@@ -1,5 +1,6 @@
 /* Devices and tensors on them, by an emulation of the plug-in unless POLYVERSO_DEVICE_PLUGIN names another one. What they compute:
  * unit/device_tensors_test. */
+#include <dlfcn.h>
 #include <polyverso/kvstore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -475,6 +476,51 @@ static void keys_of_device_stores_are_on_their_device(void **state) {
   expect_ok(mv_tensor_free(wrong));
 }
 
+/** The result of a counter of the emulation; 0 with another plug-in. */
+static int64_t counted(const char *name) {
+  void *const emulation = dlopen(EMULATION, RTLD_NOW | RTLD_NOLOAD);
+  int64_t (*count)(void) = NULL;
+  if (emulation == NULL) return 0;
+  *(void **)&count = dlsym(emulation, name);
+  return count();
+}
+
+/** The 160 keys of a push are encoded, decoded and updated in 3 launches and a copy of parameters; topk has stages. */
+static void a_compressed_push_takes_few_launches(void **state) {
+  (void)state;
+  enum { kKeys = 160 };
+  static const struct {
+    const char *codec;
+    mv_dtype dtype;
+    int64_t launches;
+  } cases[] = {{"none", MV_F32, 2}, {"2bit", MV_F32, 4}, {"1bit", MV_F32, 4},  {"fp16", MV_F32, 4},
+               {"int8", MV_F32, 4}, {"topk", MV_F32, 14}, {"2bit", MV_F16, 5}};
+  static char texts[kKeys][8];
+  static const char *names[kKeys];
+  for (int i = 0; i < kKeys; ++i) {
+    snprintf(texts[i], sizeof texts[i], "k%d", i);
+    names[i] = texts[i];
+  }
+  kv_keys keys = KV_KEYS_INIT;
+  keys.names = names;
+  keys.count = kKeys;
+  for (size_t i = 0; i < COUNT_OF(cases); ++i) {
+    mv_tensor tensors[kKeys];
+    for (int k = 0; k < kKeys; ++k) tensors[k] = range_on(0, cases[i].dtype, DIMS(4 * (k + 1)));
+    const kv_store store = store_of("device", "mx.sgd momentum=0.9", cases[i].codec, &keys, tensors, kKeys);
+    kv_values values = KV_VALUES_INIT;
+    values.tensors = tensors;
+    values.count = kKeys;
+    expect_ok(kv_push(store, &keys, &values, NULL)); /* makes the residuals */
+    const int64_t before = counted("emulation_submitted");
+    expect_ok(kv_push(store, &keys, &values, NULL));
+    const int64_t launches = counted("emulation_submitted") - before;
+    if (launches > cases[i].launches) fail_msg("%s: %d launches", cases[i].codec, (int)launches);
+    expect_ok(kv_free(store));
+    for (int k = 0; k < kKeys; ++k) expect_ok(mv_tensor_free(tensors[k]));
+  }
+}
+
 /** Row-sparse keys on a device have the values of those on the host, whatever comes from wherever. */
 static void row_sparse_keys_have_the_bits_of_the_host(void **state) {
   (void)state;
@@ -805,6 +851,7 @@ int main(void) {
       cmocka_unit_test(keys_on_devices_have_the_bits_of_the_host),
       cmocka_unit_test(repeated_calls_have_the_bits_of_the_host),
       cmocka_unit_test(keys_of_device_stores_are_on_their_device),
+      cmocka_unit_test(a_compressed_push_takes_few_launches),
       cmocka_unit_test(row_sparse_keys_have_the_bits_of_the_host),
       cmocka_unit_test(rows_are_pushed_to_keys_on_a_device),
       TEST_ALONE(tables_are_on_devices),

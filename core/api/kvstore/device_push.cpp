@@ -63,7 +63,6 @@ Store::Course Store::course_of(Entry& entry, std::span<const Tensor> values, con
 base::Status Store::push_on_devices(const Entries& entries, const Values& values, const std::vector<Course>& courses, const codec::CodecRef& codec) {
   const auto named = [](const Entry& entry, const base::Status& status) { return base::error(status.code(), "key \"{}\": {}", entry.name, status.text()); };
   std::vector<shard::OnDevice*> shards(entries.size());
-  Rooms rooms;
   std::map<size_t, EncodedValues> encoded;
   std::set<Entry*> merged;  // locked in one order by all threads
   for (size_t i = 0; i < entries.size(); ++i)
@@ -79,13 +78,12 @@ base::Status Store::push_on_devices(const Entries& entries, const Values& values
     if (goes_by_rows(*entries[i], values[i])) status = check_held(*entries[i], values[i].front());
     if (!status.ok()) return named(*entries[i], status);
     if (courses[i] != Course::kMerged) continue;
-    status = encoded.try_emplace(i, *entries[i], values[i], *codec, rooms).first->second.prepare_sum(*entries[i]->device);
+    status = encoded.try_emplace(i, *entries[i], values[i], *codec).first->second.prepare_sum(*entries[i]->device);
     if (!status.ok()) return named(*entries[i], status);
   }
-  if (const base::Status failed = rooms.allocate(); !failed.ok()) return failed;
   struct OfDevice {
     std::vector<shard::OnDevice::Addition> additions;
-    std::vector<size_t> encoded;
+    std::vector<EncodedValues*> encoded;
   };
   std::map<int, OfDevice> by_device;
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -93,17 +91,15 @@ base::Status Store::push_on_devices(const Entries& entries, const Values& values
     Entry& entry = *entries[i];
     if (!goes_by_rows(entry, values[i])) entry.pushed = true;
     OfDevice& same = by_device[entry.device->number()];
-    if (courses[i] == Course::kMerged) same.encoded.push_back(i);
-    same.additions.push_back({shards[i], courses[i] == Course::kMerged ? std::span(&encoded.at(i).sum(), 1) : values[i]});
+    const bool is_merged = courses[i] == Course::kMerged;
+    if (is_merged) {
+      entry.has_left = true;
+      same.encoded.push_back(&encoded.at(i));
+    }
+    same.additions.push_back({shards[i], is_merged ? std::span(&encoded.at(i).sum(), 1) : values[i]});
   }
   for (const auto& [device, same] : by_device) {
-    const auto merge = [&] {
-      for (const size_t i : same.encoded) {
-        entries[i]->has_left = true;
-        if (const base::Status failed = encoded.at(i).merge(); !failed.ok()) return named(*entries[i], failed);
-      }
-      return base::Status();
-    };
+    const auto merge = [&] { return same.encoded.empty() ? base::Status() : EncodedValues::merge(same.encoded); };
     if (base::Status failed = same.additions.front().shard->add_together(rank(), same.additions, merge); !failed.ok()) return naming_key(failed);
   }
   return {};

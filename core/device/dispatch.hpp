@@ -42,6 +42,11 @@ mv_status dispatch(const mv_device_cast& work, const Run& run) {
   });
 }
 template <typename Run>
+mv_status dispatch(const mv_device_nonfinite& work, const Run& run) {
+  if (!math::is_floating(work.dtype)) return MV_EINVAL;
+  return math::with_floating(work.dtype, [&]<typename T>(T) { return run(over(work.count, Nonfinite<T>{work})); });
+}
+template <typename Run>
 mv_status dispatch(const mv_device_arrange& work, const Run& run) {
   if (work.dims > MV_MAX_DIMS) return MV_EINVAL;
   if (work.size == 1) return run(over(work.count, Arrange<uint8_t>{work}));
@@ -284,6 +289,8 @@ mv_status dispatch(const mv_device_initial& work, const Run& run) {
 /// Whether one launch may compute several bodies of this type: those of which a store's push has one for each key.
 template <typename Body>
 inline constexpr bool kGathers = false;
+template <typename T>
+inline constexpr bool kGathers<Nonfinite<T>> = true;
 template <typename Item, uint64_t kItems>
 inline constexpr bool kGathers<Over<Item, kItems>> = kGathers<Item>;
 template <uint32_t kBits, typename T>

@@ -489,6 +489,22 @@ base::Result<std::vector<uint8_t>> TensorDevice::used_rows(const Tensor& in, siz
   return used;
 }
 
+base::Result<size_t> TensorDevice::first_nonfinite(std::span<const Floats> arrays) {
+  std::vector<uint32_t> found(arrays.size());
+  if (arrays.empty()) return size_t{0};
+  const Stream& stream = current();
+  Scratch scratch(stream);
+  const auto flags = scratch.make(arrays.size() * sizeof(uint32_t));
+  if (!flags.ok()) return flags.status();
+  auto* const flag = static_cast<uint32_t*>(flags.value());
+  std::vector<mv_device_nonfinite> works;
+  for (const auto& [dtype, data, count] : arrays) works.push_back({flag + works.size(), data, count, dtype, 0});
+  if (auto status = stream.launch(MV_DEVICE_FILL, mv_device_fill{flag, arrays.size(), {}, MV_I32}); !status.ok()) return status;
+  if (auto status = stream.launch_all(MV_DEVICE_NONFINITE, std::span<const mv_device_nonfinite>(works)); !status.ok()) return status;
+  if (auto status = to_host(found.data(), flag, arrays.size() * sizeof(uint32_t)); !status.ok()) return status;
+  return static_cast<size_t>(std::ranges::find(found, 1U) - found.begin());
+}
+
 base::Result<TensorDevice*> TensorDevices::get(int32_t number) {
   if (number >= 0 && number < kMost)
     if (TensorDevice* const open = opened_[static_cast<size_t>(number)].load(std::memory_order_acquire); open != nullptr) return open;

@@ -82,6 +82,7 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   base::Status take_rows(const tensor::Tensor& out, const tensor::Tensor& in, size_t width, std::span<const uint64_t> from,
                          std::span<const uint64_t> starts) override;
   base::Status put_rows(const tensor::Tensor& out, const tensor::Tensor& in, size_t width, std::span<const uint64_t> to) override;
+  base::Result<size_t> first_nonfinite(std::span<const Floats> arrays) override;
   base::Result<std::vector<uint8_t>> used_rows(const tensor::Tensor& in, size_t rows, size_t width) override;
   base::Result<std::string> communicates_by() override { return device::communicates_by(device()); }
   base::Result<std::string> bus() override;

@@ -41,7 +41,8 @@
   XX(INITIAL, initial)         \
   XX(TOP_K, top_k)             \
   XX(PUT_TOP_K, put_top_k)     \
-  XX(OUTER, outer)
+  XX(OUTER, outer)             \
+  XX(NONFINITE, nonfinite)
 
 enum mv_device_kernel {
 #define XX(number, name) MV_DEVICE_##number,
@@ -385,6 +386,15 @@ typedef struct mv_device_used {
   uint64_t rows, width;
   mv_dtype dtype;
 } mv_device_used;
+
+/** *found becomes 1 if any element is NaN or infinite. Floats only. */
+typedef struct mv_device_nonfinite {
+  uint32_t* found;
+  const void* in;
+  uint64_t count;
+  mv_dtype dtype;
+  int32_t reserved;
+} mv_device_nonfinite;
 
 #define MV_DEVICE_EMPTY_WORD 0
 #define MV_DEVICE_ERASED_WORD UINT32_MAX

@@ -130,6 +130,13 @@ class Device : public Allocator {
                                  std::span<const uint64_t> starts) = 0;
   /// Row to[i] of `out` = row i of `in`.
   virtual base::Status put_rows(const Tensor& out, const Tensor& in, size_t width, std::span<const uint64_t> to) = 0;
+  struct Floats {
+    mv_dtype dtype;
+    const void* data;
+    size_t count;
+  };
+  /// The first of these arrays that holds NaN or infinity; their number if none does.
+  virtual base::Result<size_t> first_nonfinite(std::span<const Floats> arrays) = 0;
   /// For each row whether it holds anything but zeros.
   virtual base::Result<std::vector<uint8_t>> used_rows(const Tensor& in, size_t rows, size_t width) = 0;
 

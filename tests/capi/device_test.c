@@ -1,6 +1,7 @@
 /* Devices and tensors on them, by an emulation of the plug-in unless POLYVERSO_DEVICE_PLUGIN names another one. What they compute:
  * unit/device_tensors_test. */
 #include <dlfcn.h>
+#include <math.h>
 #include <polyverso/kvstore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -485,6 +486,62 @@ static int64_t counted(const char *name) {
   return count();
 }
 
+/** Values are checked where they are, and so is the sum of those of several devices. */
+static void keys_on_devices_reject_nan_and_infinity(void **state) {
+  (void)state;
+  const char *const names[] = {"w", "v"};
+  kv_keys keys = KV_KEYS_INIT;
+  keys.names = names;
+  keys.count = 2;
+  const int32_t places[] = {0, 1, 0, 1};
+  mv_tensor tensors[4], first[2];
+  for (int i = 0; i < 4; ++i) tensors[i] = range_on(places[i], MV_F32, DIMS(5000));
+  for (int i = 0; i < 2; ++i) first[i] = tensors[2 * i];
+  kv_values values = KV_VALUES_INIT;
+  values.tensors = first;
+  values.count = 2;
+  kv_store store = 0;
+  expect_ok(kv_create(0, "device", &store));
+  expect_ok(kv_set_reject_nonfinite(store, 1));
+  expect_ok(kv_init(store, &keys, &values));
+  values.tensors = tensors;
+  values.count = 4;
+  const int64_t last[] = {4999};
+  const struct {
+    double one, other;
+    mv_status wanted;
+  } cases[] = {{1, 2, MV_OK}, {1, NAN, MV_ENONFINITE}, {-INFINITY, 1, MV_ENONFINITE}, {3e38, 3e38, MV_ENONFINITE}, {3e38, -3e38, MV_OK}};
+  for (size_t i = 0; i < COUNT_OF(cases); ++i) {
+    expect_ok(mv_tensor_set(tensors[2], last, 1, cases[i].one));
+    expect_ok(mv_tensor_set(tensors[3], last, 1, cases[i].other));
+    const int64_t before = counted("emulation_crossed");
+    if (cases[i].wanted == MV_OK)
+      expect_ok(kv_push(store, &keys, &values, NULL));
+    else
+      expect_error(kv_push(store, &keys, &values, NULL), cases[i].wanted, "key \"v\"");
+    assert_true(counted("emulation_crossed") - before < 5000); /* flags and parameters */
+  }
+  expect_ok(kv_pull(store, &keys, &values, NULL));
+  double got = 0;
+  int64_t whole = 0;
+  expect_ok(mv_tensor_get(tensors[2], last, 1, &got, &whole));
+  assert_true(got == 0); /* the last push that was accepted */
+  expect_ok(kv_free(store));
+  for (int i = 0; i < 4; ++i) expect_ok(mv_tensor_free(tensors[i]));
+  mv_table table = 0;
+  const mv_tensor there = range_on(0, MV_F32, DIMS(5000));
+  uint64_t address = 0;
+  expect_ok(mv_tensor_address(there, &address));
+  expect_ok(mv_table_create_text(0, "size=5000 device=cuda:0 reject_nonfinite=1", NULL, 0, MV_F32, &table));
+  const int64_t before = counted("emulation_crossed");
+  expect_ok(mv_table_add(table, (const void *)(uintptr_t)address, 5000, MV_F32, NULL));
+  expect_ok(mv_tensor_set(there, last, 1, NAN));
+  expect_error(mv_table_add(table, (const void *)(uintptr_t)address, 5000, MV_F32, NULL), MV_ENONFINITE, "rejects NaN");
+  assert_true(counted("emulation_crossed") - before < 5000);
+  expect_ok(mv_table_destroy(table));
+  expect_ok(mv_tensor_free(there));
+}
+
 /** The 160 keys of a push are encoded, decoded and updated in 3 launches and a copy of parameters; topk has stages. */
 static void a_compressed_push_takes_few_launches(void **state) {
   (void)state;
@@ -851,6 +908,7 @@ int main(void) {
       cmocka_unit_test(keys_on_devices_have_the_bits_of_the_host),
       cmocka_unit_test(repeated_calls_have_the_bits_of_the_host),
       cmocka_unit_test(keys_of_device_stores_are_on_their_device),
+      TEST_ALONE(keys_on_devices_reject_nan_and_infinity),
       cmocka_unit_test(a_compressed_push_takes_few_launches),
       cmocka_unit_test(row_sparse_keys_have_the_bits_of_the_host),
       cmocka_unit_test(rows_are_pushed_to_keys_on_a_device),

@@ -17,6 +17,7 @@
 #include "device/operations.hpp"
 #include "math/average.hpp"
 #include "math/elements.hpp"
+#include "math/kernels.hpp"
 #include "math/reduction.hpp"
 #include "shard/updater/apply.hpp"
 #include "tensor/cast.hpp"
@@ -553,6 +554,28 @@ void codecs_have_the_bytes_of_the_processor(void**) {
   }
 }
 
+void nonfinite_values_are_found(void**) {
+  constexpr size_t kCount = 9001;
+  for (const mv_dtype dtype : kFloats)
+    for (const double value : {HUGE_VAL, -HUGE_VAL, static_cast<double>(NAN)})
+      for (const size_t at : {size_t{0}, kCount / 2, kCount - 1, kCount}) {
+        std::vector<Tensor> here{varied(dtype, kCount, 51, true), varied(dtype, kCount, 52, true), varied(dtype, 1, 53, true)};
+        if (at < kCount) tensor::store_element(dtype, here[1].data + at * tensor::dtype_bytes(dtype), value);
+        const std::vector<uint32_t> zeros(here.size());
+        const Memory found = must(Memory::of(stream(), zeros.data(), zeros.size() * sizeof(uint32_t)));
+        std::vector<Memory> there;
+        std::vector<mv_device_nonfinite> works;
+        for (const Tensor& one : here) {
+          there.push_back(to_device(one));
+          works.push_back({found.as<uint32_t>() + works.size(), there.back().as(), one.stored(), dtype, 0});
+        }
+        must(stream().launch_all(MV_DEVICE_NONFINITE, std::span<const mv_device_nonfinite>(works)));
+        const auto bytes = from_device(found);
+        for (size_t i = 0; i < here.size(); ++i)
+          assert_int_equal(reinterpret_cast<const uint32_t*>(bytes.data())[i], math::all_finite_bytes(dtype, here[i].data, here[i].stored()) ? 0 : 1);
+      }
+}
+
 /// 0 unless the device is emulated.
 int64_t submitted() {
   void* const emulation = dlopen(EMULATION, RTLD_NOW | RTLD_NOLOAD);
@@ -734,6 +757,7 @@ int main() {
       cmocka_unit_test(updates_have_the_bits_of_the_processor),
       cmocka_unit_test(thousands_of_keys_take_few_launches),
       cmocka_unit_test(codecs_have_the_bytes_of_the_processor),
+      cmocka_unit_test(nonfinite_values_are_found),
       cmocka_unit_test(many_arrays_are_encoded_in_few_launches),
       cmocka_unit_test(the_first_of_equal_values_are_sent),
       cmocka_unit_test(matrices_are_multiplied_and_added),

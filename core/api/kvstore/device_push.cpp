@@ -43,7 +43,6 @@ base::Status Store::push_in_order(const Keys& keys, const Values& values, const 
 }
 
 Store::Course Store::course_of(Entry& entry, std::span<const Tensor> values, const PushPath& path) const {
-  if (entry.rejects_nonfinite) return Course::kCopied;  // the host checks them
   const bool reaches_key = entry.device != nullptr && path.updater == nullptr;
   if (goes_by_rows(entry, values)) {  // rows of several tensors are joined on the host
     const bool is_one = values.size() == 1 && values.front().is_row_sparse() && tensor::device_of(values.front()) == entry.device;
@@ -54,9 +53,11 @@ Store::Course Store::course_of(Entry& entry, std::span<const Tensor> values, con
     const tensor::Device* any = first != nullptr || type_.dist ? first : any_device(values);
     if (any == nullptr && reaches_key) any = entry.device;
     if (any == nullptr || !codec::is_on_device(*path.codec, entry.dtype, *any)) return Course::kCopied;
+    if (reaches_key && entry.rejects_nonfinite) return Course::kCopied;  // the host checks the decoded sum
     return reaches_key ? Course::kMerged : Course::kEncoded;
   }
-  return reaches_key && !has_rest(entry) ? Course::kAdded : Course::kCopied;
+  const bool sums_on_host = entry.rejects_nonfinite && values.size() > 1 && tensor::device_of(values.front()) == nullptr;  // which checks the sum
+  return reaches_key && !sums_on_host && !has_rest(entry) ? Course::kAdded : Course::kCopied;
 }
 
 /// Keys of one device together. All memory for encoded values comes first, so that no residual changes for a push that fails.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <numeric>
 
 #include "api/kvstore/devices.hpp"
@@ -19,8 +20,7 @@ namespace mv::kvstore {
 
 namespace {
 
-base::Status check_finite(const std::string& key, const Tensor& value) {
-  if (math::all_finite_bytes(value.dtype, value.data, value.stored())) return {};
+base::Status is_nonfinite(const std::string& key, const Tensor& value) {
   return base::error(MV_ENONFINITE, "key \"{}\": {} holds NaN or infinity, which this store rejects", key, value.text());
 }
 
@@ -65,13 +65,31 @@ base::Status check_forms(const Entries& entries, const Values& values, bool* rej
   return {};
 }
 
-/// Checks the values of keys that reject NaN and infinity.
+/// Checks the values of keys that reject NaN and infinity, where they are.
 base::Status check_finite(const Entries& entries, const Values& values) {
-  for (size_t i = 0; i < entries.size(); ++i)
-    for (const Tensor& value : values[i])
-      if (entries[i]->rejects_nonfinite)
-        if (const base::Status wrong = check_finite(entries[i]->name, value); !wrong.ok()) return wrong;
-  return {};
+  struct There {
+    std::vector<tensor::Device::Floats> arrays;
+    std::vector<std::pair<size_t, const Tensor*>> from;  ///< keys, and their values
+  };
+  std::map<tensor::Device*, There> there;
+  std::pair<size_t, const Tensor*> wrong(entries.size(), nullptr);  // the first key
+  for (size_t i = 0; i < entries.size() && wrong.second == nullptr; ++i) {
+    if (!entries[i]->rejects_nonfinite || !tensor::is_floating(entries[i]->dtype)) continue;
+    for (const Tensor& value : values[i]) {
+      if (tensor::Device* const device = tensor::device_of(value); device != nullptr) {
+        there[device].arrays.push_back({value.dtype, value.data, value.stored()});
+        there[device].from.emplace_back(i, &value);
+      } else if (wrong.second == nullptr && !math::all_finite_bytes(value.dtype, value.data, value.stored())) {
+        wrong = {i, &value};
+      }
+    }
+  }
+  for (const auto& [device, some] : there) {
+    const auto found = device->first_nonfinite(some.arrays);
+    if (!found.ok()) return found.status();
+    if (found.value() < some.from.size()) wrong = std::min(wrong, some.from[found.value()]);
+  }
+  return wrong.second != nullptr ? is_nonfinite(entries[wrong.first]->name, *wrong.second) : base::Status();
 }
 
 /// Likewise for tensors to pull into. Row-sparse tensors that are ignored may have any form.
@@ -137,8 +155,7 @@ base::Status Store::init(const Keys& keys, const Values& given) {
   for (size_t i = 0; i < keys.names.size(); ++i) {
     const Tensor& value = values[i].front();
     if (value.shape.count() == 0) return base::error(MV_ESHAPE, "key \"{}\": {} holds nothing", keys.names[i], value.text());
-    if (rejects_nonfinite_)
-      if (const base::Status wrong = check_finite(keys.names[i], value); !wrong.ok()) return wrong;
+    if (rejects_nonfinite_ && !math::all_finite_bytes(value.dtype, value.data, value.stored())) return is_nonfinite(keys.names[i], value);
     const uint64_t longest = type_.sliced ? shard::kSliceBytes : shard::kStripeBytes;
     if (value.is_row_sparse() && value.shape.row_count() * tensor::dtype_bytes(value.dtype) > longest)
       return base::error(MV_ESHAPE, "key \"{}\": a row of {} has more than {} bytes", keys.names[i], value.text(), longest);
@@ -306,7 +323,8 @@ base::Status Store::push(const Keys& keys, const Values& given, const How& how) 
     using Place = PlacedValues::Place;
     auto made = PlacedValues::make(given, [&](size_t key) {
       if (courses[key] == Course::kCopied) return type_.dist ? Place::kHostSum : Place::kHost;
-      return type_.dist ? Place::kSum : Place::kGiven;
+      // Of values that are finite the sum may be infinite.
+      return type_.dist || (courses[key] == Course::kAdded && entries[key]->rejects_nonfinite) ? Place::kSum : Place::kGiven;
     });
     if (!made.ok()) return made.status();
     placed = std::move(made).value();
@@ -318,7 +336,7 @@ base::Status Store::push(const Keys& keys, const Values& given, const How& how) 
   if (path.updater != nullptr)
     if (const base::Status wrong = updates_.begin(entries, how.wait, how.timeout, &pushing); !wrong.ok()) return wrong;
   base::Status failed = push_checked(keys, entries, placed, courses, path);
-  if (failed.ok() && !courses.empty()) failed = push_on_devices(entries, given, courses, path.codec);
+  if (failed.ok() && !courses.empty()) failed = push_on_devices(entries, placed.values(), courses, path.codec);
   if (path.updater == nullptr) return failed;
   const base::Status updated = updates_.finish(pushing);
   return failed.ok() ? updated : failed;
@@ -404,6 +422,8 @@ base::Status Store::give(Entry& entry, const std::byte* merged, const PushPath& 
   if (path.updater == nullptr && entry.device != nullptr) {
     base::Status status;
     if (shard::OnDevice* const shard = entry.table->on_device_here(true, &status); shard != nullptr) {
+      if (entry.rejects_nonfinite && !math::all_finite_bytes(entry.dtype, merged, entry.shape.count()))
+        return base::Status(MV_ENONFINITE, "the sum of the values holds NaN or infinity, which this store rejects");
       Tensor sum;
       sum.dtype = entry.dtype;
       sum.shape = entry.shape;

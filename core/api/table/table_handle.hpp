@@ -20,8 +20,8 @@ namespace mv::api {
 
 /// MV_ESHAPE or MV_EDTYPE if `count` elements of `dtype` are not `rows` rows of it.
 base::Status check_size(const TableSpec& spec, uint64_t rows, uint64_t count, mv_dtype dtype);
-/// MV_ENONFINITE if the table rejects values that are among these, in the host's memory.
-base::Status check_finite(const TableSpec& spec, uint64_t rows, const void* values);
+/// MV_ENONFINITE if the table rejects values that are among these, in the memory of the device or, with null, of the host.
+base::Status check_finite(const TableSpec& spec, uint64_t rows, const void* values, tensor::Device* device = nullptr);
 
 class TableHandle final : public Table {
  public:
@@ -130,7 +130,7 @@ class TableHandle final : public Table {
   const std::shared_ptr<shard::Shard> own_;
   const bool all_own_;  ///< the whole table lies in this process
   const bool changes_own_;  ///< callers change this process's part directly
-  const bool is_simple_;    ///< async, dense, wholly in this process, and any value is allowed
+  const bool is_simple_;    ///< async, dense, and wholly in this process
   const bool joins_many_;   ///< a small key whose shard callers here do not change directly
   const uint32_t home_, bytes_;  ///< of a small key
   const MappingRef mapping_;  ///< null if there is nothing to map

@@ -10,7 +10,7 @@ namespace mv::api {
 
 /// This process's shard, if it is on this device and a call reaches all of the table there. Null: the values go by the host.
 shard::OnDevice* TableHandle::shard_on(const tensor::Device& device, const Rows& rows, const void* values) const {
-  const bool is_direct = all_own_ && table_->consistency == shard::Consistency::kAsync && !spec_.rejects_nonfinite();
+  const bool is_direct = all_own_ && table_->consistency == shard::Consistency::kAsync;
   const bool can = is_direct && !(rows.all && spec_.is_keyed());  // all rows of a keyed table go one by one
   shard::OnDevice* const shard = can ? own_->on_device() : nullptr;
   const bool is_aligned = reinterpret_cast<uintptr_t>(values) % spec_.element_bytes() == 0;  // kernels need it
@@ -47,7 +47,7 @@ Started TableHandle::change_from_device(wire::Write write, const Rows& rows, con
   if (const base::Status wrong = check_shape(rows, data.count, data.dtype); !wrong.ok()) return {wrong, nullptr};
   const bool are_unique = rows.all || math::strictly_increasing({rows.ids, rows.count});  // others are summed on the host
   if (shard::OnDevice* const shard = shard_on(*data.device, rows, data.values); shard != nullptr && write == wire::Write::Add && are_unique) {
-    if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};
+    if (const base::Status wrong = check_change(rows, data); !wrong.ok()) return {named(wrong), nullptr};
     count(table::Use::kAdd, table::Path::kHere, rows);
     const shard::Worker worker = calls_.identity().worker_id;
     const tensor::Tensor values = tensor_on(*data.device, rows, data.values);

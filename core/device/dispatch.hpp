@@ -90,10 +90,15 @@ mv_status dispatch(const mv_device_mix& work, const Run& run) {
   if (!math::is_floating(work.dtype)) return MV_EINVAL;
   return math::with_floating(work.dtype, [&]<typename T>(T) {
     const auto with = [&]<bool kHasBase>(Mix<T, kHasBase> mix) {
-      return work.squares != nullptr ? run(MixMeasured<T, kHasBase>{mix}) : run(over(work.count, mix));
+      return work.squares != nullptr ? run(Measured<Mix<T, kHasBase>>{mix}) : run(over(work.count, mix));
     };
     return work.base != nullptr ? with(Mix<T, true>{work}) : with(Mix<T, false>{work});
   });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_pair_step& work, const Run& run) {
+  if (work.dtype != MV_F32 && work.dtype != MV_F64) return MV_EINVAL;
+  return math::with_float(work.dtype, [&]<typename T>(T) { return run(Measured<PairStep<T>>{{work}}); });
 }
 template <typename Run>
 mv_status dispatch(const mv_device_elastic& work, const Run& run) {

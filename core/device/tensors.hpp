@@ -72,6 +72,7 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   base::Status add(mv_dtype dtype, void* sums, const void* terms, size_t count) override;
   base::Status divide(mv_dtype dtype, void* values, uint64_t divisor, size_t count) override;
   base::Result<double> mix(mv_dtype dtype, void* dst, const void* src, const void* base, size_t count, double factor) override;
+  base::Result<double> pair_step(mv_dtype dtype, const PairArrays& arrays, size_t count, const math::OuterFactors& factors) override;
   base::Status elastic(mv_dtype dtype, void* values, const void* center, void* difference, size_t count, double alpha) override;
   base::Status outer(const OuterArrays& arrays, math::Outer what, const math::OuterSettings& settings) override;
   base::Status expand(const Factors& factors, const float* from, mv_dtype dtype, void* out) override;

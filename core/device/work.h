@@ -42,7 +42,8 @@
   XX(TOP_K, top_k)             \
   XX(PUT_TOP_K, put_top_k)     \
   XX(OUTER, outer)             \
-  XX(NONFINITE, nonfinite)
+  XX(NONFINITE, nonfinite)     \
+  XX(PAIR_STEP, pair_step)
 
 enum mv_device_kernel {
 #define XX(number, name) MV_DEVICE_##number,
@@ -139,6 +140,16 @@ typedef struct mv_device_outer {
   int32_t what;
   mv_dtype dtype;
 } mv_device_outer;
+/** math/outer_step.hpp: NoLoCo's step. f32 and f64. `slow` may be own_slow, and the peer's arrays the node's own. The first double of each pair
+ *  of `squares`, one for a tile, becomes the sum of the squared distances between the two models; the second becomes 0. */
+typedef struct mv_device_pair_step {
+  void *model, *slow, *momentum;
+  const void *own_slow, *own_delta, *peer_slow, *peer_delta;
+  double* squares;
+  uint64_t count;
+  double alpha, beta, gamma;
+  mv_dtype dtype;
+} mv_device_pair_step;
 /** out[row, col] = the sum over k of p[row, k] * q[col, k], in order and in f32; with `from`, unless it is NULL, from[row, col] minus
  *  that. `dtype` is out's, any float. */
 typedef struct mv_device_expand {

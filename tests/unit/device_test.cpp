@@ -18,6 +18,7 @@
 #include "math/average.hpp"
 #include "math/elements.hpp"
 #include "math/kernels.hpp"
+#include "math/outer_step.hpp"
 #include "math/reduction.hpp"
 #include "shard/updater/apply.hpp"
 #include "tensor/cast.hpp"
@@ -243,6 +244,28 @@ void models_are_averaged_as_on_the_processor(void**) {
           const double sum = std::accumulate(pairs, pairs + 2 * kTiles, 0.0);
           assert_true(is_finite ? std::fabs(sum - apart) <= 1e-5 * apart : !std::isfinite(sum));
         }
+    }
+}
+
+void steps_of_pairs_are_those_of_the_processor(void**) {
+  constexpr size_t kCount = 9001, kTiles = 3;
+  const math::OuterFactors factors{0.5, 0.7, 0.9};
+  for (const mv_dtype dtype : {MV_F32, MV_F64})
+    for (const bool is_alone : {false, true}) {
+      std::vector<Tensor> here;
+      std::vector<Memory> there;
+      for (uint32_t i = 0; i < 7; ++i) there.push_back(to_device(here.emplace_back(varied(dtype, kCount, 40 + i, true))));
+      const math::SlowModel own{here[3].data, here[4].data}, peer{here[5].data, here[6].data};
+      const double apart = math::outer_step_bytes(dtype, here[0].data, here[1].data, here[2].data, own, is_alone ? own : peer, kCount, factors);
+      const Memory squares = must(Memory::make(stream(), 2 * kTiles * sizeof(double)));
+      const size_t other = is_alone ? 3 : 5;
+      must(stream().launch(MV_DEVICE_PAIR_STEP,
+                           mv_device_pair_step{there[0].as(), there[1].as(), there[2].as(), there[3].as(), there[4].as(), there[other].as(),
+                                               there[other + 1].as(), squares.as<double>(), kCount, factors.alpha, factors.beta, factors.gamma, dtype}));
+      for (size_t i = 0; i < 3; ++i) assert_same(there[i], here[i], text("a step of a pair, array", static_cast<int64_t>(i), dtype));
+      const auto bytes = from_device(squares);
+      const auto* const pairs = reinterpret_cast<const double*>(bytes.data());
+      assert_true(std::fabs(std::accumulate(pairs, pairs + 2 * kTiles, 0.0) - apart) <= 1e-5 * apart);
     }
 }
 
@@ -749,6 +772,7 @@ int main() {
       cmocka_unit_test(arrays_are_filled_and_arranged),
       cmocka_unit_test(arrays_are_combined_in_place),
       cmocka_unit_test(models_are_averaged_as_on_the_processor),
+      cmocka_unit_test(steps_of_pairs_are_those_of_the_processor),
       cmocka_unit_test(elastic_steps_are_those_of_the_processor),
       cmocka_unit_test(factors_are_expanded_in_order),
       cmocka_unit_test(rows_are_taken_put_and_found),

@@ -322,7 +322,7 @@ base::Status Store::push(const Keys& keys, const Values& given, const How& how) 
     if (path.updater == nullptr && shares_state() && !are_in_order(entries, given, courses)) return push_in_order(keys, given, how);
     using Place = PlacedValues::Place;
     auto made = PlacedValues::make(given, [&](size_t key) {
-      if (courses[key] == Course::kCopied) return type_.dist ? Place::kHostSum : Place::kHost;
+      if (courses[key] == Course::kCopied) return !type_.dist ? Place::kHost : goes_in_parts(*entries[key], given[key], path) ? Place::kSum : Place::kHostSum;
       // Of values that are finite the sum may be infinite.
       return type_.dist || (courses[key] == Course::kAdded && entries[key]->rejects_nonfinite) ? Place::kSum : Place::kGiven;
     });
@@ -372,6 +372,12 @@ base::Status Store::push_checked(const Keys& keys, const Entries& entries, Place
   return failed;
 }
 
+/// Whether the table copies the values of a device itself, and sends the first ones meanwhile.
+bool Store::goes_in_parts(Entry& entry, std::span<const Tensor> values, const PushPath& path) const {
+  return type_.dist && path.updater == nullptr && entry.shape.count() * tensor::dtype_bytes(entry.dtype) >= api::kCopiedAlongBytes &&
+         !entry.rejects_nonfinite && !goes_by_rows(entry, values) && (path.codec == nullptr || !entry.can_compress()) && !has_rest(entry);
+}
+
 /// Whether a push may share a message with others: its value needs no processing here.
 bool Store::joins_many(Entry& entry, std::span<const Tensor> values, const PushPath& path) const {
   return type_.dist && path.updater == nullptr && path.options.priority == 0 && values.size() == 1 && entry.table->joins_many() &&
@@ -406,6 +412,8 @@ base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const
   if (path.codec != nullptr && entry.can_compress())
     return type_.dist ? push_encoded(entry, values, path.codec, path) : push_from_devices(entry, values, *path.codec, path);
   if (has_rest(entry)) return push_with_rest(entry, values, path);
+  if (tensor::Device* const device = tensor::device_of(values.front()); device != nullptr)
+    return entry.table->add({}, {values.front().data, entry.shape.count(), entry.dtype, device}, path.options).status;
   if (values.size() == 1) return give(entry, values.front().data, path);
   if (path.updater == nullptr) {
     const auto sum = [values](uint64_t first, uint64_t count, std::byte* out) { sum_devices(values, first, count, out); };

@@ -94,6 +94,10 @@ class Table {
   virtual base::Status destroy() = 0;
 };
 
+/// Asynchronous changes of this size and more, and those from devices, begin while their values are still being copied. The window has room for all
+/// of a smaller one, which would leave before a call of higher priority that comes a moment later.
+inline constexpr uint64_t kCopiedAlongBytes = 16 << 20;
+
 /// A table for which Table::joins_many() holds, and all of its values.
 struct ManyAdd {
   Table* table;

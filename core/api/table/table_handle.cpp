@@ -26,11 +26,14 @@ constexpr base::Nanos kOwnChanges = std::chrono::milliseconds(50);
 /// From this size on, a get from a merging table first waits for the round by a message, and then reads in place.
 constexpr uint64_t kReadHereBytes = 64 << 10;
 
-/// Asynchronous changes of this size and more begin while their values are still being copied. The window has room for all of a smaller one,
-/// which would leave before a call of higher priority that comes a moment later.
-constexpr uint64_t kCopiedAlongBytes = 16 << 20;
+std::vector<int64_t> every_row(const TableSpec& spec) {
+  std::vector<int64_t> rows(spec.rows);
+  std::iota(rows.begin(), rows.end(), int64_t{0});
+  return rows;
+}
 
-/// The bytes of a dense table's values that go to each server.
+}  // namespace
+
 std::vector<base::Filling::Range> ranges_of_servers(const TableSpec& spec, size_t servers) {
   std::vector<base::Filling::Range> ranges;
   for (size_t server = 0; server < servers; ++server) {
@@ -39,14 +42,6 @@ std::vector<base::Filling::Range> ranges_of_servers(const TableSpec& spec, size_
   }
   return ranges;
 }
-
-std::vector<int64_t> every_row(const TableSpec& spec) {
-  std::vector<int64_t> rows(spec.rows);
-  std::iota(rows.begin(), rows.end(), int64_t{0});
-  return rows;
-}
-
-}  // namespace
 
 base::Status check_size(const TableSpec& spec, uint64_t rows, uint64_t count, mv_dtype dtype) {
   if (dtype != MV_RAW && dtype != spec.dtype)
@@ -249,7 +244,7 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
     request.reserved = token.value();
   }
   const std::span<const std::byte> bytes(values.bytes, values.size);
-  std::shared_ptr<base::Filling> filling;
+  std::shared_ptr<base::Filling> filling = values.filling;
   if (values.keep != nullptr)
     request.source = base::Payload::kept(bytes, values.keep);
   else if (blocking)

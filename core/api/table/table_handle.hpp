@@ -18,6 +18,8 @@
 
 namespace mv::api {
 
+/// The bytes of a dense table's values that go to each server.
+std::vector<base::Filling::Range> ranges_of_servers(const TableSpec& spec, size_t servers);
 /// MV_ESHAPE or MV_EDTYPE if `count` elements of `dtype` are not `rows` rows of it.
 base::Status check_size(const TableSpec& spec, uint64_t rows, uint64_t count, mv_dtype dtype);
 /// MV_ENONFINITE if the table rejects values that are among these, in the memory of the device or, with null, of the host.
@@ -66,6 +68,7 @@ class TableHandle final : public Table {
     const std::byte* bytes = nullptr;
     uint64_t size = 0;
     std::shared_ptr<const void> keep;  ///< null: the caller's memory
+    std::shared_ptr<base::Filling> filling = nullptr;  ///< they are still being copied to `bytes`
   };
 
   Started change(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
@@ -75,6 +78,8 @@ class TableHandle final : public Table {
   Started change_from_device(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
   Started fetch_to_device(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options);
   shard::OnDevice* shard_on(const tensor::Device& device, const Rows& rows, const void* values) const;
+  bool copies_along(const Rows& rows) const;
+  Started change_copied_along(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
   tensor::Tensor tensor_on(tensor::Device& device, const Rows& rows, const void* values) const;
   base::Status named(const base::Status& status) const;
   template <typename Work>

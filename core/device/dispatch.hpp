@@ -262,6 +262,10 @@ mv_status dispatch(const mv_device_put& work, const Run& run) {
   return math::with_element(work.dtype, [&]<typename T>(T) { return run(over(work.rows * work.width, Put<T>{work})); });
 }
 template <typename Run>
+mv_status dispatch(const mv_device_back_up& work, const Run& run) {
+  return run(over(work.count * work.width, BackUp{work}));
+}
+template <typename Run>
 mv_status dispatch(const mv_device_used& work, const Run& run) {
   return math::with_element(work.dtype, [&]<typename T>(T) { return run(over_large(work.rows, Used<T>{work})); });
 }

@@ -50,4 +50,22 @@ struct Used {
   }
 };
 
+struct BackUp {
+  static constexpr uint32_t kAtOnce = 4;
+  struct Made {
+    uint64_t at;
+    uint32_t word;
+  };
+  mv_device_back_up work;
+  MV_BOTH Made make(uint64_t i) const {
+    uint64_t at = i;
+    if (work.rows != nullptr) {
+      const uint64_t row = divided(i, work.width);
+      at = work.rows[row] * work.width + (i - row * work.width);
+    }
+    return {at, ~work.in[at]};
+  }
+  MV_BOTH void put(uint64_t, const Made& made) const { work.out[made.at] = made.word; }
+};
+
 }  // namespace mv::device

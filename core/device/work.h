@@ -43,7 +43,8 @@
   XX(PUT_TOP_K, put_top_k)     \
   XX(OUTER, outer)             \
   XX(NONFINITE, nonfinite)     \
-  XX(PAIR_STEP, pair_step)
+  XX(PAIR_STEP, pair_step)     \
+  XX(BACK_UP, back_up)
 
 enum mv_device_kernel {
 #define XX(number, name) MV_DEVICE_##number,
@@ -251,7 +252,7 @@ enum mv_device_formula {
 typedef struct mv_device_key {
   void* values;
   const void* gradient;
-  const void* backup; /**< dcasgd's, or NULL */
+  const void* backup; /**< dcasgd's, see MV_DEVICE_BACK_UP, or NULL */
   void* states[MV_DEVICE_STATES];
   uint64_t count;
   uint64_t first_tile;               /**< it has the tiles from this one on */
@@ -390,6 +391,14 @@ typedef struct mv_device_put {
   uint64_t rows, width;
   mv_dtype dtype;
 } mv_device_put;
+/** out row rows[i], or with `rows` NULL row i, becomes that of `in` with all bits inverted: the form of an update's backup. Of both, `width` is the
+ *  number of 32-bit words of a row. No row is named twice. */
+typedef struct mv_device_back_up {
+  uint32_t* out;
+  const uint32_t* in;
+  const uint64_t* rows;
+  uint64_t count, width;
+} mv_device_back_up;
 /** out[i] = 1 if row i holds anything but zeros of either sign, else 0. */
 typedef struct mv_device_used {
   uint8_t* out;

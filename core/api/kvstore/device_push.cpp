@@ -1,6 +1,7 @@
 // Store: pushes to keys whose values reach them on devices.
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 
@@ -44,10 +45,7 @@ base::Status Store::push_in_order(const Keys& keys, const Values& values, const 
 
 Store::Course Store::course_of(Entry& entry, std::span<const Tensor> values, const PushPath& path) const {
   const bool reaches_key = entry.device != nullptr && path.updater == nullptr;
-  if (goes_by_rows(entry, values)) {  // rows of several tensors are joined on the host
-    const bool is_one = values.size() == 1 && values.front().is_row_sparse() && tensor::device_of(values.front()) == entry.device;
-    return reaches_key && is_one && entry.spec->cols == entry.shape.row_count() ? Course::kAdded : Course::kCopied;
-  }
+  if (goes_by_rows(entry, values)) return reaches_key && entry.spec->cols == entry.shape.row_count() ? Course::kAdded : Course::kCopied;
   if (path.codec != nullptr && entry.can_compress()) {
     const tensor::Device* const first = tensor::device_of(values.front());
     const tensor::Device* any = first != nullptr || type_.dist ? first : any_device(values);
@@ -64,6 +62,8 @@ Store::Course Store::course_of(Entry& entry, std::span<const Tensor> values, con
 base::Status Store::push_on_devices(const Entries& entries, const Values& values, const std::vector<Course>& courses, const codec::CodecRef& codec) {
   const auto named = [](const Entry& entry, const base::Status& status) { return base::error(status.code(), "key \"{}\": {}", entry.name, status.text()); };
   std::vector<shard::OnDevice*> shards(entries.size());
+  Values added = values;
+  std::deque<Tensor> joined;  // rows of several tensors, or from elsewhere
   std::map<size_t, EncodedValues> encoded;
   std::set<Entry*> merged;  // locked in one order by all threads
   for (size_t i = 0; i < entries.size(); ++i)
@@ -76,7 +76,16 @@ base::Status Store::push_on_devices(const Entries& entries, const Values& values
     base::Status status;
     shards[i] = entries[i]->table->on_device_here(true, &status);
     if (shards[i] == nullptr) return named(*entries[i], status.ok() ? base::Status(MV_EINTERNAL, "it can't be reached on its device") : status);
-    if (goes_by_rows(*entries[i], values[i])) status = check_held(*entries[i], values[i].front());
+    if (goes_by_rows(*entries[i], values[i])) {
+      for (const Tensor& value : values[i])
+        if (status.ok()) status = check_held(*entries[i], value);
+      const bool is_there = values[i].size() == 1 && values[i].front().is_row_sparse() && tensor::device_of(values[i].front()) == entries[i]->device;
+      if (status.ok() && !is_there) {
+        auto rows = merge_rows(heap_, entries[i]->device, *entries[i], values[i]);
+        status = rows.status();
+        if (rows.ok()) added[i] = {&joined.emplace_back(std::move(rows).value()), 1};
+      }
+    }
     if (!status.ok()) return named(*entries[i], status);
     if (courses[i] != Course::kMerged) continue;
     status = encoded.try_emplace(i, *entries[i], values[i], *codec).first->second.prepare_sum(*entries[i]->device);
@@ -97,7 +106,7 @@ base::Status Store::push_on_devices(const Entries& entries, const Values& values
       entry.has_left = true;
       same.encoded.push_back(&encoded.at(i));
     }
-    same.additions.push_back({shards[i], is_merged ? std::span(&encoded.at(i).sum(), 1) : values[i]});
+    same.additions.push_back({shards[i], is_merged ? std::span(&encoded.at(i).sum(), 1) : added[i]});
   }
   for (const auto& [device, same] : by_device) {
     const auto merge = [&] { return same.encoded.empty() ? base::Status() : EncodedValues::merge(same.encoded); };

@@ -322,9 +322,11 @@ base::Status Store::push(const Keys& keys, const Values& given, const How& how) 
     if (path.updater == nullptr && shares_state() && !are_in_order(entries, given, courses)) return push_in_order(keys, given, how);
     using Place = PlacedValues::Place;
     auto made = PlacedValues::make(given, [&](size_t key) {
-      if (courses[key] == Course::kCopied) return !type_.dist ? Place::kHost : goes_in_parts(*entries[key], given[key], path) ? Place::kSum : Place::kHostSum;
-      // Of values that are finite the sum may be infinite.
-      return type_.dist || (courses[key] == Course::kAdded && entries[key]->rejects_nonfinite) ? Place::kSum : Place::kGiven;
+      if (courses[key] == Course::kCopied && !type_.dist) return Place::kHost;
+      if (courses[key] == Course::kCopied) return goes_in_parts(*entries[key], given[key], path) ? Place::kSum : Place::kHostSum;
+      const Entry& entry = *entries[key];
+      const bool checks_sum = entry.rejects_nonfinite && courses[key] == Course::kAdded && !goes_by_rows(entry, given[key]);  // finite values may have an infinite one
+      return type_.dist || checks_sum ? Place::kSum : Place::kGiven;
     });
     if (!made.ok()) return made.status();
     placed = std::move(made).value();
@@ -397,7 +399,7 @@ base::Status Store::need_optimizer(Entry& entry) {
 
 base::Status Store::push_rows(Entry& entry, std::span<const Tensor> values, const PushPath& path) {
   if (path.updater != nullptr) {
-    auto merged = merge_rows(heap_, entry, values);
+    auto merged = merge_rows(heap_, nullptr, entry, values);
     return merged.ok() ? updates_.add(*path.updater, entry.shared_from_this(), std::move(merged).value()) : merged.status();
   }
   const auto rows = rows_of(entry, values);

@@ -244,12 +244,13 @@ void copies_have_what_workers_last_got(void**) {
   none.both([&](Shard& one) { must_fail(one.restore(got), MV_EINVAL, "does not keep what workers got"); });
 }
 
+/// @param device  -1: the host; on a machine that has one device, all others are that one
 Tensor tensor_of(mv_dtype dtype, size_t count, const std::vector<std::byte>& values, int32_t device) {
   const auto length = static_cast<int64_t>(count);
   const auto shape = must(tensor::make_shape("test", &length, 1));
   const Tensor made = must(tensor::make_dense(heap(), dtype, shape, tensor::Heap::Content::kAnything));
   std::ranges::copy(values, made.data);
-  return device < 0 ? made : must(tensor::move_to(gpu(device), made));
+  return device < 0 ? made : must(tensor::move_to(gpu(device % must(device::TensorDevices::count())), made));
 }
 
 /// Many tensors of several devices, for many keys of all updaters at once, beside the sums that the host makes.

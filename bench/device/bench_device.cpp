@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -206,13 +207,23 @@ class Bench {
     }
 
     constexpr uint64_t kColumns = 64, kRows = 100'000;
-    const uint64_t rows = std::max<uint64_t>(count_ / kColumns, 1);
+    // 1e8 rows for arrays of 256 MiB, if there is room for them and for the updater's state.
+    const uint64_t unused = must(stream_.device().describe()).unused, fit = unused / 2 / (2 * kColumns * sizeof(float));
+    const uint64_t rows = std::max<uint64_t>(std::min(count_ * 3 / 2, fit), 1);
     const auto table = must(shard::Shard::make({.name = "rows", .kind = MV_MATRIX, .rows = rows, .cols = kColumns, .updater = must(shard::parse_updater("adagrad")), .device = 0}, {}));
-    std::vector<int64_t> ids(std::min(rows, kRows));
-    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i * (rows / ids.size()));
+    std::vector<int64_t> ids(std::max<uint64_t>(std::min({rows, kRows, count_ / kColumns}), 1));
+    const uint64_t apart = rows / ids.size();
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i * apart + base::mix(i) % apart);
     std::vector<float> host(ids.size() * kColumns, 0.5F);
     auto* const bytes = reinterpret_cast<std::byte*>(host.data());
     const double moved = static_cast<double>(host.size()) / static_cast<double>(count_);
+    const std::array lengths{static_cast<int64_t>(rows), static_cast<int64_t>(kColumns)};
+    Tensor there = lent(on, array(0), host.size());
+    there.shape = must(tensor::make_shape("bench", lengths.data(), 2));
+    there.held = {tensor::Heap::lend(reinterpret_cast<std::byte*>(ids.data()), ids.size() * sizeof(int64_t)), ids.data(), ids.size()};
+    const std::string some = fmt::format("{} of {} rows of 64", ids.size(), rows);
+    row("gather " + some, 2 * moved, 0.6, [&] { must(table->on_device()->read_held(0, there)); });
+    row("update " + some + ", adagrad", 5 * moved, 0.6, [&] { must(table->on_device()->add_held(0, there)); });
     row(fmt::format("get of {} rows of 64, to the host", ids.size()), moved, 0, [&] { table->read_rows(0, ids, bytes); });
     row(fmt::format("add of {} rows of 64 from the host, adagrad", ids.size()), moved, 0, [&] { table->change_rows(shard::Write::Add, 0, ids, bytes); });
   }

@@ -262,6 +262,27 @@ mv_status dispatch(const mv_device_put& work, const Run& run) {
   return math::with_element(work.dtype, [&]<typename T>(T) { return run(over(work.rows * work.width, Put<T>{work})); });
 }
 template <typename Run>
+mv_status dispatch(const mv_device_update_rows& work, const Run& run) {
+  if ((work.dtype != MV_F32 && work.dtype != MV_F64) || !math::is_floating(work.gradient_dtype)) return MV_EINVAL;
+  return math::with_float(work.dtype, [&]<typename T>(T) -> mv_status {
+    const auto with = [&]<typename Formula>(Formula) -> mv_status {
+      if constexpr (Formula::kBatch == 1)
+        return run(over(work.count * work.width, UpdateRows<T, Formula>{work}));
+      else
+        return MV_EINVAL;
+    };
+    switch (work.formula) {
+#define XX(number, text, function, batch, states, has_sums) \
+  case MV_DEVICE_FORMULA_##number:                          \
+    return with(Formula##number());
+      MV_DEVICE_FORMULAS(XX)
+#undef XX
+      default:
+        return MV_EINVAL;
+    }
+  });
+}
+template <typename Run>
 mv_status dispatch(const mv_device_back_up& work, const Run& run) {
   return run(over(work.count * work.width, BackUp{work}));
 }

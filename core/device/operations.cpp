@@ -250,6 +250,30 @@ base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dty
   return made.ok() ? made.value().launch() : made.status();
 }
 
+base::Status update_rows(const Stream& stream, const shard::UpdaterSpec& spec, mv_dtype dtype, mv_dtype gradient, const RowsTarget& target,
+                         const shard::Step* step) {
+  const Formula* const formula = find_formula(spec);
+  if (formula == nullptr) return base::error(MV_ENOSYS, "update: devices have no formula for {}", spec.name);
+  if (target.states.size() > formula->states || (step == nullptr && spec.parameters.size() > MV_DEVICE_NUMBERS))
+    return base::error(MV_EINTERNAL, "update: {} has too many states or parameters", spec.name);
+  mv_device_update_rows work{};
+  work.values = target.values;
+  std::ranges::copy(target.states, work.states);
+  work.gradient = target.gradient;
+  work.backup = target.backup;
+  work.rows = target.rows;
+  work.count = target.count;
+  work.width = target.width;
+  if (step != nullptr)
+    std::ranges::copy(step->numbers, work.numbers);
+  else
+    std::ranges::copy(spec.parameters, work.numbers);
+  work.formula = formula->number;
+  work.dtype = dtype;
+  work.gradient_dtype = gradient;
+  return stream.launch(MV_DEVICE_UPDATE_ROWS, work);
+}
+
 bool has_codec(const codec::Codec& codec) {
   constexpr std::string_view kNames[] = {"1bit", "2bit", "fp16", "bf16", "int8", "topk"};
   return std::ranges::find(kNames, codec.spec().name) != std::end(kNames);

@@ -58,6 +58,19 @@ class Update {
 };
 base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dtype dtype, mv_dtype gradient, std::span<const Target> targets);
 
+/// An update of rows of a table in one launch, each named once. The updater has a formula that needs no norms, and is not kRandomUpdater.
+struct RowsTarget {
+  mv_device_rows values;
+  std::span<const mv_device_rows> states;
+  const void* gradient;
+  const void* backup;
+  const uint64_t* rows;
+  uint64_t count, width;
+};
+/// @param step  of an updater that counts, or null
+base::Status update_rows(const Stream& stream, const shard::UpdaterSpec& spec, mv_dtype dtype, mv_dtype gradient, const RowsTarget& target,
+                         const shard::Step* step);
+
 /// Whether encode() and decode() have the codec.
 bool has_codec(const codec::Codec& codec);
 /// The bytes that encode() needs at `out`: the encoded bytes, and room to work behind them.

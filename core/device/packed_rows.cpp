@@ -59,20 +59,11 @@ void PackedRows::put(const mv_device_rows& array, const void* of) const {
 
 void PackedRows::update(const Model& model, const shard::Step* step, const mv_device_rows& values_of, std::span<const mv_device_rows> states_of,
                         void* backup) const {
-  const uint64_t elements = count * spec.cols;
+  if (model.work == Model::Work::kUpdates)
+    return must(update_rows(stream, model.spec, stored(), spec.dtype, {values_of, states_of, values, backup, rows, count, spec.cols}, step));
   void* const taken = take(values_of);
-  if (model.work == Model::Work::kAdds) {
-    must(stream.launch(MV_DEVICE_AXPY, mv_device_axpy{taken, values, elements, 1, stored(), spec.dtype}));
-    return put(values_of, taken);
-  }
-  std::vector<void*> states;
-  for (const mv_device_rows& state : states_of) states.push_back(take(state));
-  Target target{.values = taken, .gradient = values, .states = states, .count = elements};
-  if (step != nullptr) target.step = *step;
-  if (backup != nullptr) target.backup = take(one_array(backup));
-  update_targets(model, {&target, 1});
+  must(stream.launch(MV_DEVICE_AXPY, mv_device_axpy{taken, values, count * spec.cols, 1, stored(), spec.dtype}));
   put(values_of, taken);
-  for (size_t i = 0; i < states.size(); ++i) put(states_of[i], states[i]);
 }
 
 void PackedRows::update_targets(const Model& model, std::span<const Target> targets) const {

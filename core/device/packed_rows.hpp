@@ -82,7 +82,7 @@ struct PackedRows {
   /// The rows of an array, one after the other. `unknown`, or null: what it has of rows that are MV_DEVICE_NO_ROW.
   void* take(const mv_device_rows& array, void* unknown = nullptr) const;
   void put(const mv_device_rows& array, const void* of) const;
-  /// Gathers the rows and their states, changes them, and scatters them.
+  /// Changes the rows and their states.
   /// @param backup  an array of what the worker last got, or null
   void update(const Model& model, const shard::Step* step, const mv_device_rows& values_of, std::span<const mv_device_rows> states_of,
               void* backup = nullptr) const;

@@ -44,7 +44,8 @@
   XX(OUTER, outer)             \
   XX(NONFINITE, nonfinite)     \
   XX(PAIR_STEP, pair_step)     \
-  XX(BACK_UP, back_up)
+  XX(BACK_UP, back_up)         \
+  XX(UPDATE_ROWS, update_rows)
 
 enum mv_device_kernel {
 #define XX(number, name) MV_DEVICE_##number,
@@ -391,6 +392,19 @@ typedef struct mv_device_put {
   uint64_t rows, width;
   mv_dtype dtype;
 } mv_device_put;
+/** MV_DEVICE_APPLY for some rows of a table, each named once: row i of the gradient is that of row rows[i]. Of formulas that take one element at once,
+ *  with sums of 0. */
+typedef struct mv_device_update_rows {
+  mv_device_rows values, states[MV_DEVICE_STATES]; /**< of the dtype; a state without memory: the formula has fewer */
+  const void* gradient;
+  const void* backup; /**< dcasgd's, see MV_DEVICE_BACK_UP, or NULL: an array of all rows */
+  const uint64_t* rows;
+  uint64_t count, width;
+  double numbers[MV_DEVICE_NUMBERS];
+  uint32_t formula;
+  mv_dtype dtype, gradient_dtype; /**< as in mv_device_update */
+  int32_t reserved;
+} mv_device_update_rows;
 /** out row rows[i], or with `rows` NULL row i, becomes that of `in` with all bits inverted: the form of an update's backup. Of both, `width` is the
  *  number of 32-bit words of a row. No row is named twice. */
 typedef struct mv_device_back_up {

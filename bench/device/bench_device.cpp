@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -109,8 +110,22 @@ class Bench {
     for (const char* const words : {"1bit", "2bit", "fp16", "bf16", "int8", "topk"}) {
       const auto codec = codec::make(must(codec::parse(words)));
       const double sent = static_cast<double>(codec->encoded_bytes(count_)) / static_cast<double>(bytes);
-      row(fmt::format("encode {}", words), 3 + sent, 0.85, [&] { must(device::encode(stream_, *codec, array(0), array(1), count_, array(2))); });
-      row(fmt::format("decode {}", words), 1 + sent, 0.85, [&] { must(device::decode(stream_, *codec, array(2), array(3), count_, false)); });
+      for (const uint64_t tensors : {uint64_t{1}, uint64_t{1000}}) {
+        const uint64_t each = tensors == 1 ? count_ : std::min<uint64_t>(64 << 10, count_ / tensors);
+        const double share = static_cast<double>(each * tensors) / static_cast<double>(count_), goal = tensors == 1 ? 0.85 : 0.75;
+        const size_t room = (device::encoding_room(*codec, each) + 15) / 16 * 16;
+        const Memory encoded = must(Memory::make(stream_, tensors * room));
+        std::vector<codec::Encoding> encodings;
+        std::vector<codec::Decoding> decodings;
+        for (uint64_t k = 0; k < tensors; ++k) {
+          auto* const out = encoded.as<std::byte>() + k * room;
+          encodings.push_back({reinterpret_cast<const std::byte*>(array(0) + k * each), MV_F32, array(1) + k * each, each, out});
+          decodings.push_back({out, array(2) + k * each, each});
+        }
+        const std::string text = fmt::format("{}, {} {}", words, tensors, tensors == 1 ? "tensor" : "tensors");
+        row("encode " + text, (3 + sent) * share, goal, [&] { must(device::encode(stream_, *codec, encodings)); });
+        row("decode " + text, (1 + sent) * share, goal, [&] { must(device::decode(stream_, *codec, decodings, false)); });
+      }
     }
   }
 
@@ -192,13 +207,23 @@ class Bench {
     }
 
     constexpr uint64_t kColumns = 64, kRows = 100'000;
-    const uint64_t rows = std::max<uint64_t>(count_ / kColumns, 1);
+    // 1e8 rows for arrays of 256 MiB, if there is room for them and for the updater's state.
+    const uint64_t unused = must(stream_.device().describe()).unused, fit = unused / 2 / (2 * kColumns * sizeof(float));
+    const uint64_t rows = std::max<uint64_t>(std::min(count_ * 3 / 2, fit), 1);
     const auto table = must(shard::Shard::make({.name = "rows", .kind = MV_MATRIX, .rows = rows, .cols = kColumns, .updater = must(shard::parse_updater("adagrad")), .device = 0}, {}));
-    std::vector<int64_t> ids(std::min(rows, kRows));
-    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i * (rows / ids.size()));
+    std::vector<int64_t> ids(std::max<uint64_t>(std::min({rows, kRows, count_ / kColumns}), 1));
+    const uint64_t apart = rows / ids.size();
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i * apart + base::mix(i) % apart);
     std::vector<float> host(ids.size() * kColumns, 0.5F);
     auto* const bytes = reinterpret_cast<std::byte*>(host.data());
     const double moved = static_cast<double>(host.size()) / static_cast<double>(count_);
+    const std::array lengths{static_cast<int64_t>(rows), static_cast<int64_t>(kColumns)};
+    Tensor there = lent(on, array(0), host.size());
+    there.shape = must(tensor::make_shape("bench", lengths.data(), 2));
+    there.held = {tensor::Heap::lend(reinterpret_cast<std::byte*>(ids.data()), ids.size() * sizeof(int64_t)), ids.data(), ids.size()};
+    const std::string some = fmt::format("{} of {} rows of 64", ids.size(), rows);
+    row("gather " + some, 2 * moved, 0.6, [&] { must(table->on_device()->read_held(0, there)); });
+    row("update " + some + ", adagrad", 5 * moved, 0.6, [&] { must(table->on_device()->add_held(0, there)); });
     row(fmt::format("get of {} rows of 64, to the host", ids.size()), moved, 0, [&] { table->read_rows(0, ids, bytes); });
     row(fmt::format("add of {} rows of 64 from the host, adagrad", ids.size()), moved, 0, [&] { table->change_rows(shard::Write::Add, 0, ids, bytes); });
   }

@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <cstring>
+#include <functional>
 #include <memory>
-#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,11 +19,25 @@ class Filling {
   struct Range {
     size_t begin, end;
   };
-  /// @param to      as large as `from`, which must stay valid until copy_some() has returned false
-  /// @param keep    keeps `to` alive: whoever takes the pieces may be gone before all are copied
+  /// The pieces of ranges, in the order in which copy_some() fills them.
+  static std::vector<Range> pieces(const std::vector<Range>& ranges) {
+    std::vector<Range> all;
+    bool is_more = true;
+    for (size_t at = 0; std::exchange(is_more, false); at += kPieceBytes)
+      for (const auto& [begin, end] : ranges)
+        if (begin + at < end) {
+          all.push_back({begin + at, std::min(begin + at + kPieceBytes, end)});
+          is_more = true;
+        }
+    return all;
+  }
+  /// Fills the bytes begin .. end - 1.
+  using Fill = std::function<void(size_t begin, size_t end)>;
+  /// @param keep    keeps the memory alive: whoever takes the pieces may be gone before all are copied
   /// @param ranges  consecutive, and all of the bytes
-  Filling(std::byte* to, std::shared_ptr<const void> keep, std::span<const std::byte> from, std::vector<Range> ranges)
-      : to_(to), keep_(std::move(keep)), from_(from), ranges_(std::move(ranges)), filled_(std::make_unique<std::atomic<size_t>[]>(ranges_.size())) {
+  /// @param fill    must stay valid until copy_some() has returned false
+  Filling(std::shared_ptr<const void> keep, std::vector<Range> ranges, Fill fill)
+      : keep_(std::move(keep)), fill_(std::move(fill)), ranges_(std::move(ranges)), filled_(std::make_unique<std::atomic<size_t>[]>(ranges_.size())) {
     for (size_t i = 0; i < ranges_.size(); ++i) filled_[i].store(ranges_[i].begin, std::memory_order_relaxed);
   }
 
@@ -33,7 +46,7 @@ class Filling {
     bool is_more = false;
     for (size_t i = 0; i < ranges_.size(); ++i) {
       const size_t at = filled_[i].load(std::memory_order_relaxed), end = std::min(at + kPieceBytes, ranges_[i].end);
-      if (at < end) std::memcpy(to_ + at, from_.data() + at, end - at);
+      if (at < end) fill_(at, end);
       filled_[i].store(end, std::memory_order_release);
       is_more = is_more || end < ranges_[i].end;
     }
@@ -49,9 +62,8 @@ class Filling {
  private:
   static constexpr size_t kPieceBytes = 1 << 20;
 
-  std::byte* const to_;
   const std::shared_ptr<const void> keep_;
-  const std::span<const std::byte> from_;
+  const Fill fill_;
   const std::vector<Range> ranges_;
   const std::unique_ptr<std::atomic<size_t>[]> filled_;
 };

@@ -1,6 +1,5 @@
 #include "codec/on_device.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "tensor/dtype.hpp"
@@ -37,25 +36,17 @@ base::Result<DeviceEncoding> DeviceEncoding::make(tensor::Device& device, const 
   return made;
 }
 
-size_t DeviceEncoding::wide_bytes() const {
-  uint64_t longest = 0;
-  for (const Piece& piece : pieces_) longest = std::max(longest, piece.count);
-  return dtype_ == MV_F32 ? 0 : longest * sizeof(float);
-}
-
-base::Status DeviceEncoding::run(const std::byte* gradient, std::byte* residual, std::byte* wide) {
-  OnDevice& codecs = codecs_of(device_);
+void DeviceEncoding::list(const std::byte* gradient, std::byte* residual, std::vector<Encoding>& to) const {
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const auto [first, count, at] = pieces_[i];
-    const auto* values = reinterpret_cast<const float*>(gradient) + first;
-    if (dtype_ != MV_F32) {
-      if (auto status = device_.cast(MV_F32, wide, dtype_, gradient + first * tensor::dtype_bytes(dtype_), count); !status.ok()) return status;
-      values = reinterpret_cast<const float*>(wide);
-    }
-    auto status = codecs.encode(codec_, values, reinterpret_cast<float*>(residual) + first, count, encoded_->data() + places_[i]);
-    if (!status.ok()) return status;
+    to.push_back({gradient + first * tensor::dtype_bytes(dtype_), dtype_, reinterpret_cast<float*>(residual) + first, count, encoded_->data() + places_[i]});
   }
-  return {};
+}
+
+base::Status DeviceEncoding::run(const std::byte* gradient, std::byte* residual) const {
+  std::vector<Encoding> all;
+  list(gradient, residual, all);
+  return codecs_of(device_).encode(codec_, all);
 }
 
 /// Runs of pieces that lie on the host as they do on the device are copied at once.
@@ -68,29 +59,27 @@ base::Status DeviceEncoding::read(std::byte* out) const {
   return {};
 }
 
-base::Result<DeviceDecoding> DeviceDecoding::make(tensor::Device& device, const Codec& codec, mv_dtype dtype, size_t bytes, size_t longest) {
+base::Result<DeviceDecoding> DeviceDecoding::make(tensor::Device& device, const Codec& codec, mv_dtype dtype, size_t bytes, size_t count) {
   DeviceDecoding made(device, codec, dtype, bytes);
   auto encoded = device.allocate(bytes, tensor::Allocator::Content::kAnything);
   if (!encoded.ok()) return encoded.status();
   made.encoded_ = std::move(encoded).value();
   if (dtype == MV_F32) return made;
-  auto wide = device.allocate(longest * sizeof(float), tensor::Allocator::Content::kAnything);
+  auto wide = device.allocate(count * sizeof(float), tensor::Allocator::Content::kAnything);
   if (!wide.ok()) return wide.status();
   made.wide_ = std::move(wide).value();
   return made;
 }
 
 base::Status DeviceDecoding::run(std::span<const Piece> pieces, const std::byte* encoded, std::byte* values) {
-  if (auto status = device_->from_host(encoded_->data(), encoded, bytes_); !status.ok()) return status;
-  OnDevice& codecs = codecs_of(*device_);
+  auto* const floats = reinterpret_cast<float*>(dtype_ == MV_F32 ? values : wide_->data());
+  std::vector<Decoding> all;
   for (const auto& [first, count, at] : pieces) {
-    std::byte* const out = values + first * tensor::dtype_bytes(dtype_);
-    std::byte* const floats = dtype_ == MV_F32 ? out : wide_->data();
-    if (auto status = codecs.decode(*codec_, encoded_->data() + at, reinterpret_cast<float*>(floats), count, false); !status.ok()) return status;
-    if (floats == out) continue;
-    if (auto status = device_->cast(dtype_, out, MV_F32, floats, count); !status.ok()) return status;
+    std::byte* const rounded = dtype_ != MV_F32 ? values + first * tensor::dtype_bytes(dtype_) : nullptr;
+    all.push_back({encoded_->data() + at, floats + first, count, rounded, dtype_});
   }
-  return {};
+  if (auto status = device_->from_host(encoded_->data(), encoded, bytes_); !status.ok()) return status;
+  return codecs_of(*device_).decode(*codec_, all, false);
 }
 
 }  // namespace mv::codec

@@ -29,18 +29,50 @@ struct Mix {
   }
   MV_BOTH C make(uint64_t i) const { return mixed(theirs(i), own(i), i); }
   MV_BOTH void put(uint64_t i, C made) const { device::put(static_cast<T*>(work.dst), i, made); }
+  struct Measurement {
+    C made;
+    double apart;
+  };
+  MV_BOTH Measurement measure(uint64_t i) const {
+    const C peer = theirs(i), from = own(i);
+    return {mixed(peer, from, i), static_cast<double>(peer) - static_cast<double>(from)};
+  }
 };
-/// Mix, and the squared distance of the two models in each tile. Term k is that of every 256th element, from the kth one on.
-template <typename T, bool kHasBase>
-struct MixMeasured {
+template <typename T>
+struct PairStep {
+  struct Made {
+    T model, slow, momentum;
+  };
+  struct Measurement {
+    Made made;
+    double apart;
+  };
+  mv_device_pair_step work;
+  MV_BOTH Measurement measure(uint64_t i) const {
+    const auto at = [i](const void* array) { return static_cast<const T*>(array)[i]; };
+    const T phi = at(work.own_slow), delta = at(work.own_delta), their_phi = at(work.peer_slow), their_delta = at(work.peer_delta);
+    const T published = phi + delta, trained_since = at(work.model) - published;
+    const T kept = static_cast<T>(work.alpha) * at(work.momentum), gained = static_cast<T>(work.beta / 2) * (delta + their_delta);
+    const T drawn = static_cast<T>(work.gamma / 2) * (their_phi - phi), moved = (kept + gained) + drawn, fresh = phi + moved;
+    return {{fresh + trained_since, fresh, moved}, static_cast<double>((their_phi + their_delta) - published)};
+  }
+  MV_BOTH void put(uint64_t i, const Made& made) const {
+    static_cast<T*>(work.model)[i] = made.model;
+    static_cast<T*>(work.slow)[i] = made.slow;
+    static_cast<T*>(work.momentum)[i] = made.momentum;
+  }
+};
+/// An item, and the squared distance of two models in each tile. Term k is that of every 256th element, from the kth one on.
+template <typename Item>
+struct Measured {
   static constexpr uint32_t kSteps = 3, kAtOnce = 4;
   using Shared = Tree::Shared;
-  Mix<T, kHasBase> mix;
-  uint64_t tiles() const { return parts(mix.work.count, kTile); }
+  Item item;
+  uint64_t tiles() const { return parts(item.work.count, kTile); }
   template <uint32_t kStep>
   MV_BOTH void step(uint64_t tile, uint32_t lane, uint32_t lanes, Shared& shared) const {
-    Tree::step<kStep>(shared, mix.work.squares + tile * 2, lane, lanes, [&](uint32_t k, double* sums) {
-      const uint64_t end = least((tile + 1) * kTile, mix.work.count);
+    Tree::step<kStep>(shared, item.work.squares + tile * 2, lane, lanes, [&](uint32_t k, double* sums) {
+      const uint64_t end = least((tile + 1) * kTile, item.work.count);
       uint64_t i = tile * kTile + k;
       for (; i + (kAtOnce - 1) * Tree::kTerms < end; i += kAtOnce * Tree::kTerms) some<kAtOnce>(i, sums);
       for (; i < end; i += Tree::kTerms) some<1>(i, sums);
@@ -50,19 +82,13 @@ struct MixMeasured {
  private:
   template <uint32_t kCount>
   MV_BOTH void some(uint64_t first, double* sums) const {
-    Computed<T> peer[kCount], from[kCount], made[kCount];
+    typename Item::Measurement measured[kCount];
+    MV_UNROLL
+    for (uint32_t k = 0; k < kCount; ++k) measured[k] = item.measure(first + k * Tree::kTerms);
     MV_UNROLL
     for (uint32_t k = 0; k < kCount; ++k) {
-      const uint64_t i = first + k * Tree::kTerms;
-      peer[k] = mix.theirs(i);
-      from[k] = mix.own(i);
-      made[k] = mix.mixed(peer[k], from[k], i);
-    }
-    MV_UNROLL
-    for (uint32_t k = 0; k < kCount; ++k) {
-      const double apart = static_cast<double>(peer[k]) - static_cast<double>(from[k]);
-      sums[0] += apart * apart;
-      mix.put(first + k * Tree::kTerms, made[k]);
+      sums[0] += measured[k].apart * measured[k].apart;
+      item.put(first + k * Tree::kTerms, measured[k].made);
     }
   }
 };

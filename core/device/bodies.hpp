@@ -148,6 +148,16 @@ struct Cast {
   MV_BOTH void put(uint64_t i, From value) const { put_as(static_cast<To*>(work.out), i, get(&value, 0)); }
 };
 template <typename T>
+struct Nonfinite {
+  using C = Computed<T>;
+  static constexpr uint32_t kAtOnce = kFew<T>;
+  mv_device_nonfinite work;
+  MV_BOTH C make(uint64_t i) const { return get(static_cast<const T*>(work.in), i); }
+  MV_BOTH void put(uint64_t, C value) const {
+    if (!(value - value == 0)) *work.found = 1;
+  }
+};
+template <typename T>
 struct Arrange {
   static constexpr uint32_t kAtOnce = 4;
   mv_device_arrange work;

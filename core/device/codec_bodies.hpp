@@ -20,6 +20,19 @@ MV_BOTH Some<T, kCount> some_at(const T* from) {
   for (uint32_t k = 0; k < kCount; ++k) some.at[k] = from[k];
   return some;
 }
+/// The same of an array of any floats.
+template <uint32_t kCount, typename T>
+MV_BOTH Floats<kCount> floats_at(const T* from) {
+  if constexpr (!kIsHalf<T>) {
+    return some_at<kCount>(from);
+  } else {
+    const Some<T, kCount> some = some_at<kCount>(from);
+    Floats<kCount> floats;
+    MV_UNROLL
+    for (uint32_t k = 0; k < kCount; ++k) floats.at[k] = get(some.at, k);
+    return floats;
+  }
+}
 template <typename T, uint32_t kCount>
 MV_BOTH void put_some(T* to, const Some<T, kCount>& some) {
   if (reinterpret_cast<uintptr_t>(to) % alignof(Some<T, kCount>) == 0) {
@@ -31,7 +44,7 @@ MV_BOTH void put_some(T* to, const Some<T, kCount>& some) {
 }
 
 /// Item i is a byte, that is, the next 8 or 4 floats. A whole number of words is written: bits without a float are 0.
-template <uint32_t kBits>
+template <uint32_t kBits, typename T>
 struct EncodeBits {
   static constexpr uint32_t kValues = 8 / kBits, kFours = kValues / 4, kAtOnce = kBits;
   struct Made {
@@ -40,6 +53,7 @@ struct EncodeBits {
   };
   mv_device_encode_bits work;
   MV_BOTH Made make(uint64_t i) const {
+    const auto* const from = static_cast<const T*>(work.gradient);
     Made made{};
     MV_UNROLL
     for (uint32_t four = 0; four < kFours; ++four) {
@@ -47,13 +61,13 @@ struct EncodeBits {
       Floats<4> residual{}, gradient{};
       if (first + 4 <= work.count) {
         residual = some_at<4>(work.residual + first);
-        gradient = some_at<4>(work.gradient + first);
+        gradient = floats_at<4>(from + first);
       } else {
         MV_UNROLL
         for (uint32_t k = 0; k < 4; ++k) {
           if (first + k >= work.count) continue;
           residual.at[k] = work.residual[first + k];
-          gradient.at[k] = work.gradient[first + k];
+          gradient.at[k] = get(from, first + k);
         }
       }
       MV_UNROLL
@@ -131,7 +145,7 @@ struct DecodeBits {
     put_some(work.values + i * kValues, values);
   }
 };
-template <typename T>
+template <typename T, typename From>
 struct EncodeHalf {
   static constexpr uint32_t kAtOnce = 4;
   struct Made {
@@ -141,7 +155,7 @@ struct EncodeHalf {
   mv_device_encode_half work;
   MV_BOTH Made make(uint64_t i) const {
     const float largest = std::is_same_v<T, math::Half<MV_F16>> ? 65504.0f : 0x1.fep127f;
-    const float total = work.residual[i] + work.gradient[i];
+    const float total = work.residual[i] + get(static_cast<const From*>(work.gradient), i);
     Made made;
     device::put(&made.half, 0, std::fabs(total) > largest ? std::copysign(largest, total) : total);
     made.left = total - get(&made.half, 0);
@@ -154,7 +168,7 @@ struct EncodeHalf {
 };
 /// A tile is some blocks, or one that is longer than a tile. Each block's greatest value is found in kParts / blocks parts. A thread takes
 /// kValues neighbours, which are of one block.
-template <bool kFours>
+template <bool kFours, typename T>
 struct EncodeInt8 {
   static constexpr uint32_t kSteps = 4, kParts = 256, kValues = kFours ? 4 : 1;
   struct Shared {
@@ -173,7 +187,7 @@ struct EncodeInt8 {
     const bool fits = count <= kTile;
     const auto total = [&](uint32_t i) {
       Floats<kValues> sum = some_at<kValues>(work.residual + first + i);
-      const Floats<kValues> gradient = some_at<kValues>(work.gradient + first + i);
+      const Floats<kValues> gradient = floats_at<kValues>(static_cast<const T*>(work.gradient) + first + i);
       MV_UNROLL
       for (uint32_t k = 0; k < kValues; ++k) sum.at[k] = sum.at[k] + gradient.at[k];
       return sum;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -132,6 +133,11 @@ class Stream {
   template <typename Work>
   base::Status launch(mv_device_kernel kernel, const Work& work) const {
     return launch(kernel, &work, sizeof(work));
+  }
+  /// Works that are independent of each other, of which a launch may compute several.
+  template <typename Work>
+  base::Status launch_all(mv_device_kernel kernel, std::span<const Work> works) const {
+    return works.empty() ? base::Status() : launch(kernel, works.data(), works.size_bytes());
   }
   base::Status blas(const mv_device_blas& work) const;
   /// Lets later work of `after`, a stream of any device, begin after all work so far on this one.

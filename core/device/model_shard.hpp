@@ -29,13 +29,15 @@ class ModelShard : public shard::OnDevice {
   virtual const Model* model() const = 0;
   void with_updater(const UseUpdater& use) const override;
   // Require the mutex.
-  virtual void add_rows(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) = 0;
-  void add_rows_of(const tensor::Tensor& rows);
+  virtual void add_rows(shard::Worker worker, std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) = 0;
+  void add_rows_of(shard::Worker worker, const tensor::Tensor& rows);
   /// Each row once.
   virtual void set_rows(std::span<const int64_t> rows, const std::byte* values) = 0;
   virtual void erase_rows(std::span<const int64_t> rows) = 0;
   /// Writes the rows' values, of the table's dtype, to the device.
   virtual void read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out) = 0;
+  /// The worker gets the rows.
+  virtual void back_up_rows(const Stream& /*stream*/, Scratch& /*scratch*/, shard::Worker /*worker*/, std::span<const int64_t> /*rows*/) {}
 
   /// A copy on the device of some rows' values.
   const void* copied(Scratch& scratch, const std::byte* values, uint64_t first, uint64_t count) const;

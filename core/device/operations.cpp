@@ -1,8 +1,10 @@
 #include "device/operations.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "tensor/dtype.hpp"
 
@@ -248,6 +250,30 @@ base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dty
   return made.ok() ? made.value().launch() : made.status();
 }
 
+base::Status update_rows(const Stream& stream, const shard::UpdaterSpec& spec, mv_dtype dtype, mv_dtype gradient, const RowsTarget& target,
+                         const shard::Step* step) {
+  const Formula* const formula = find_formula(spec);
+  if (formula == nullptr) return base::error(MV_ENOSYS, "update: devices have no formula for {}", spec.name);
+  if (target.states.size() > formula->states || (step == nullptr && spec.parameters.size() > MV_DEVICE_NUMBERS))
+    return base::error(MV_EINTERNAL, "update: {} has too many states or parameters", spec.name);
+  mv_device_update_rows work{};
+  work.values = target.values;
+  std::ranges::copy(target.states, work.states);
+  work.gradient = target.gradient;
+  work.backup = target.backup;
+  work.rows = target.rows;
+  work.count = target.count;
+  work.width = target.width;
+  if (step != nullptr)
+    std::ranges::copy(step->numbers, work.numbers);
+  else
+    std::ranges::copy(spec.parameters, work.numbers);
+  work.formula = formula->number;
+  work.dtype = dtype;
+  work.gradient_dtype = gradient;
+  return stream.launch(MV_DEVICE_UPDATE_ROWS, work);
+}
+
 bool has_codec(const codec::Codec& codec) {
   constexpr std::string_view kNames[] = {"1bit", "2bit", "fp16", "bf16", "int8", "topk"};
   return std::ranges::find(kNames, codec.spec().name) != std::end(kNames);
@@ -258,14 +284,53 @@ uint64_t aligned_for_state(uint64_t address) { return (address + alignof(mv_devi
 /// The values that the codec topk sends of `count`.
 uint64_t top_of(const codec::Codec& codec, uint64_t count) { return codec.encoded_bytes(count) / (sizeof(uint32_t) + sizeof(float)); }
 
-base::Status encode_top_k(const Stream& stream, const codec::Codec& codec, const float* gradient, float* residual, uint64_t count, void* out) {
-  const auto state = reinterpret_cast<mv_device_top_k_state*>(aligned_for_state(reinterpret_cast<uintptr_t>(out) + codec.encoded_bytes(count)));
-  mv_device_top_k work{gradient, residual, static_cast<uint32_t*>(out), count, top_of(codec, count), state, reinterpret_cast<uint64_t*>(state + 1), 0, 0};
-  auto status = stream.launch(MV_DEVICE_FILL, mv_device_fill{state, sizeof(*state), {}, MV_U8});
+/// As many structs as a launch takes, roughly. They are made on the stack: when the first array was encoded, nothing may lack memory.
+constexpr size_t kTogether = 256;
+
+/// work(some), with arrays that have elements. Numbers of elements that are multiples of 4 come first: kernels for the others differ.
+template <typename Array, typename Work>
+base::Status for_some(std::span<const Array> arrays, const Work& work) {
+  std::array<Array, kTogether> some;
+  size_t count = 0;
+  base::Status status;
+  for (const bool in_fours : {true, false})
+    for (const Array& array : arrays) {
+      if (array.count == 0 || (array.count % 4 == 0) != in_fours) continue;
+      if (count == kTogether && status.ok()) status = work(std::span<const Array>(some.data(), std::exchange(count, 0)));
+      if (!status.ok()) return status;
+      some[count++] = array;
+    }
+  return count > 0 ? work(std::span<const Array>(some.data(), count)) : status;
+}
+
+/// Launches the kernel with make(array) for all arrays.
+template <typename Array, typename Make>
+base::Status launch_all(const Stream& stream, mv_device_kernel kernel, std::span<const Array> arrays, const Make& make) {
+  return for_some(arrays, [&](std::span<const Array> some) {
+    using Work = decltype(make(some.front()));
+    std::array<Work, kTogether> works;
+    std::ranges::transform(some, works.begin(), make);
+    return stream.launch_all(kernel, std::span<const Work>(works.data(), some.size()));
+  });
+}
+
+base::Status encode_top_k(const Stream& stream, const codec::Codec& codec, std::span<const codec::Encoding> some) {
+  std::array<mv_device_top_k, kTogether> works;
+  std::array<mv_device_fill, kTogether> states;
+  for (size_t i = 0; i < some.size(); ++i) {
+    const auto& [gradient, dtype, residual, count, out] = some[i];
+    const auto state = reinterpret_cast<mv_device_top_k_state*>(aligned_for_state(reinterpret_cast<uintptr_t>(out) + codec.encoded_bytes(count)));
+    auto* const tiles = reinterpret_cast<uint64_t*>(state + 1);
+    works[i] = {gradient, residual, reinterpret_cast<uint32_t*>(out), count, top_of(codec, count), state, tiles, 0, 0, dtype, 0};
+    states[i] = {state, sizeof(*state), {}, MV_U8};
+  }
+  auto status = stream.launch_all(MV_DEVICE_FILL, std::span<const mv_device_fill>(states.data(), some.size()));
   const auto then = [&](int32_t stage, uint32_t digit) {
-    work.stage = stage;
-    work.digit = digit;
-    if (status.ok()) status = stream.launch(MV_DEVICE_TOP_K, work);
+    for (mv_device_top_k& work : works) {
+      work.stage = stage;
+      work.digit = digit;
+    }
+    if (status.ok()) status = stream.launch_all(MV_DEVICE_TOP_K, std::span<const mv_device_top_k>(works.data(), some.size()));
   };
   for (uint32_t digit = 0; digit < 3; ++digit) {
     then(digit == 0 ? MV_DEVICE_TOP_K_ADD : MV_DEVICE_TOP_K_COUNT, digit);
@@ -282,44 +347,66 @@ size_t encoding_room(const codec::Codec& codec, uint64_t count) {
   return encoded + alignof(mv_device_top_k_state) + sizeof(mv_device_top_k_state) + parts(count, MV_DEVICE_TILE) * 2 * sizeof(uint64_t);
 }
 
-base::Status encode(const Stream& stream, const codec::Codec& codec, const float* gradient, float* residual, uint64_t count, void* out) {
-  if (count == 0) return {};
+base::Status encode(const Stream& stream, const codec::Codec& codec, std::span<const codec::Encoding> arrays) {
+  using Array = codec::Encoding;
   const auto& [name, parameters] = codec.spec();
   if (name == "1bit" || name == "2bit")
-    return stream.launch(MV_DEVICE_ENCODE_BITS,
-                         mv_device_encode_bits{gradient, residual, static_cast<uint32_t*>(out), count, static_cast<float>(parameters.front()),
-                                               static_cast<float>(parameters.back()), name == "1bit" ? 1u : 2u});
+    return launch_all(stream, MV_DEVICE_ENCODE_BITS, arrays, [&](const Array& one) {
+      return mv_device_encode_bits{one.gradient, one.residual, reinterpret_cast<uint32_t*>(one.out), one.count, static_cast<float>(parameters.front()),
+                                   static_cast<float>(parameters.back()), name == "1bit" ? 1u : 2u, one.dtype};
+    });
   if (name == "fp16" || name == "bf16")
-    return stream.launch(MV_DEVICE_ENCODE_HALF, mv_device_encode_half{gradient, residual, out, count, name == "fp16" ? MV_F16 : MV_BF16});
-  if (name == "topk") return encode_top_k(stream, codec, gradient, residual, count, out);
+    return launch_all(stream, MV_DEVICE_ENCODE_HALF, arrays, [&](const Array& one) {
+      return mv_device_encode_half{one.gradient, one.residual, one.out, one.count, name == "fp16" ? MV_F16 : MV_BF16, one.dtype};
+    });
+  if (name == "topk") return for_some(arrays, [&](std::span<const Array> some) { return encode_top_k(stream, codec, some); });
   if (name != "int8") return base::error(MV_ENOSYS, "encode: devices do not have the codec {}: encode on the host", name);
-  const auto block = static_cast<uint64_t>(parameters[0]), blocks = parts(count, block);
-  auto* const scales = static_cast<float*>(out);
-  return stream.launch(MV_DEVICE_ENCODE_INT8,
-                       mv_device_encode_int8{gradient, residual, scales, reinterpret_cast<int8_t*>(scales + blocks), count, block});
+  const auto block = static_cast<uint64_t>(parameters[0]);
+  return launch_all(stream, MV_DEVICE_ENCODE_INT8, arrays, [&](const Array& one) {
+    auto* const scales = reinterpret_cast<float*>(one.out);
+    auto* const numbers = reinterpret_cast<int8_t*>(scales + parts(one.count, block));
+    return mv_device_encode_int8{one.gradient, one.residual, scales, numbers, one.count, block, one.dtype, 0};
+  });
 }
 
-base::Status decode(const Stream& stream, const codec::Codec& codec, const void* encoded, float* values, uint64_t count, bool adds) {
-  if (count == 0) return {};
+namespace {
+base::Status decode_floats(const Stream& stream, const codec::Codec& codec, std::span<const codec::Decoding> arrays, bool adds) {
+  using Array = codec::Decoding;
   const auto& [name, parameters] = codec.spec();
   if (name == "1bit" || name == "2bit")
-    return stream.launch(MV_DEVICE_DECODE_BITS, mv_device_decode_bits{static_cast<const uint32_t*>(encoded), values, count,
-                                                                      static_cast<float>(parameters.back()), name == "1bit" ? 1u : 2u, adds});
+    return launch_all(stream, MV_DEVICE_DECODE_BITS, arrays, [&](const Array& one) {
+      return mv_device_decode_bits{reinterpret_cast<const uint32_t*>(one.encoded), one.values, one.count, static_cast<float>(parameters.back()),
+                                   name == "1bit" ? 1u : 2u, adds};
+    });
   if (name == "fp16" || name == "bf16") {
     const mv_dtype half = name == "fp16" ? MV_F16 : MV_BF16;
-    if (adds) return stream.launch(MV_DEVICE_AXPY, mv_device_axpy{values, encoded, count, 1, MV_F32, half});
-    return stream.launch(MV_DEVICE_CAST, mv_device_cast{values, encoded, count, MV_F32, half});
+    if (adds)
+      return launch_all(stream, MV_DEVICE_AXPY, arrays, [&](const Array& one) { return mv_device_axpy{one.values, one.encoded, one.count, 1, MV_F32, half}; });
+    return launch_all(stream, MV_DEVICE_CAST, arrays, [&](const Array& one) { return mv_device_cast{one.values, one.encoded, one.count, MV_F32, half}; });
   }
   if (name == "topk") {
+    const auto clear = [](const Array& one) { return mv_device_fill{one.values, one.count, {}, MV_F32}; };
     if (!adds)
-      if (auto status = stream.launch(MV_DEVICE_FILL, mv_device_fill{values, count, {}, MV_F32}); !status.ok()) return status;
-    return stream.launch(MV_DEVICE_PUT_TOP_K, mv_device_put_top_k{static_cast<const uint32_t*>(encoded), values, count, top_of(codec, count), adds, 0});
+      if (auto status = launch_all(stream, MV_DEVICE_FILL, arrays, clear); !status.ok()) return status;
+    return launch_all(stream, MV_DEVICE_PUT_TOP_K, arrays, [&](const Array& one) {
+      return mv_device_put_top_k{reinterpret_cast<const uint32_t*>(one.encoded), one.values, one.count, top_of(codec, one.count), adds, 0};
+    });
   }
   if (name != "int8") return base::error(MV_ENOSYS, "decode: devices do not have the codec {}: decode on the host", name);
   const auto block = static_cast<uint64_t>(parameters[0]);
-  const auto* const scales = static_cast<const float*>(encoded);
-  return stream.launch(MV_DEVICE_DECODE_INT8,
-                       mv_device_decode_int8{reinterpret_cast<const int8_t*>(scales + parts(count, block)), scales, values, count, block, adds});
+  return launch_all(stream, MV_DEVICE_DECODE_INT8, arrays, [&](const Array& one) {
+    const auto* const scales = reinterpret_cast<const float*>(one.encoded);
+    return mv_device_decode_int8{reinterpret_cast<const int8_t*>(scales + parts(one.count, block)), scales, one.values, one.count, block, adds};
+  });
+}
+}  // namespace
+
+base::Status decode(const Stream& stream, const codec::Codec& codec, std::span<const codec::Decoding> arrays, bool adds) {
+  if (auto status = decode_floats(stream, codec, arrays, adds); !status.ok()) return status;
+  if (std::ranges::none_of(arrays, [](const codec::Decoding& one) { return one.rounded != nullptr; })) return {};
+  return launch_all(stream, MV_DEVICE_CAST, arrays, [](const codec::Decoding& one) {
+    return mv_device_cast{one.rounded, one.values, one.rounded != nullptr ? one.count : 0, one.dtype, MV_F32};
+  });
 }
 
 }  // namespace mv::device

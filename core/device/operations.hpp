@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "codec/codec.hpp"
+#include "codec/on_device.hpp"
 #include "device/device.hpp"
 #include "shard/updater/updater.hpp"
 
@@ -58,12 +58,25 @@ class Update {
 };
 base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dtype dtype, mv_dtype gradient, std::span<const Target> targets);
 
+/// An update of rows of a table in one launch, each named once. The updater has a formula that needs no norms, and is not kRandomUpdater.
+struct RowsTarget {
+  mv_device_rows values;
+  std::span<const mv_device_rows> states;
+  const void* gradient;
+  const void* backup;
+  const uint64_t* rows;
+  uint64_t count, width;
+};
+/// @param step  of an updater that counts, or null
+base::Status update_rows(const Stream& stream, const shard::UpdaterSpec& spec, mv_dtype dtype, mv_dtype gradient, const RowsTarget& target,
+                         const shard::Step* step);
+
 /// Whether encode() and decode() have the codec.
 bool has_codec(const codec::Codec& codec);
 /// The bytes that encode() needs at `out`: the encoded bytes, and room to work behind them.
 size_t encoding_room(const codec::Codec& codec, uint64_t count);
-/// Codec::encode() and decode() of floats, with their bytes. `out` and `encoded` are aligned to 4 bytes. MV_ENOSYS for others.
-base::Status encode(const Stream& stream, const codec::Codec& codec, const float* gradient, float* residual, uint64_t count, void* out);
-base::Status decode(const Stream& stream, const codec::Codec& codec, const void* encoded, float* values, uint64_t count, bool adds);
+/// What codec::OnDevice has: a few launches for any number of arrays. Takes no memory of the host. MV_ENOSYS for other codecs.
+base::Status encode(const Stream& stream, const codec::Codec& codec, std::span<const codec::Encoding> arrays);
+base::Status decode(const Stream& stream, const codec::Codec& codec, std::span<const codec::Decoding> arrays, bool adds);
 
 }  // namespace mv::device

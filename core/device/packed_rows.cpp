@@ -13,9 +13,12 @@ void Model::use(const shard::UpdaterSpec& updater_spec, mv_dtype stored) {
   work = spec.name == "add" ? Work::kAdds : spec.name == "assign" || updater->replaces() ? Work::kCopies : Work::kUpdates;
 }
 
-base::Status check_updater(const shard::UpdaterSpec& updater) {
-  if (shard::make_updater(updater, MV_F32)->keeps_backups())
-    return base::error(MV_ENOSYS, "the updater {} keeps what each worker last got, for which tables on devices have no room: keep the table on the host", updater.name);
+base::Status check_updater(const shard::UpdaterSpec& updater, bool is_keyed) {
+  if (is_keyed && shard::make_updater(updater, MV_F32)->keeps_backups())
+    return base::error(MV_ENOSYS,
+                       "the updater {} keeps what each worker last got, for which sparse and key-value tables on devices have no room: keep the "
+                       "table on the host",
+                       updater.name);
   if (updater.name == "add" || updater.name == "assign" || updater.name == shard::kReplacing || has_formula(updater)) return {};
   return base::error(MV_ENOSYS, "devices have no formula for the updater {}: keep the table on the host", updater.name);
 }
@@ -54,20 +57,13 @@ void PackedRows::put(const mv_device_rows& array, const void* of) const {
   must(stream.launch(MV_DEVICE_PUT, mv_device_put{array, of, rows, count, spec.cols, stored()}));
 }
 
-void PackedRows::update(const Model& model, const shard::Step* step, const mv_device_rows& values_of, std::span<const mv_device_rows> states_of) const {
-  const uint64_t elements = count * spec.cols;
+void PackedRows::update(const Model& model, const shard::Step* step, const mv_device_rows& values_of, std::span<const mv_device_rows> states_of,
+                        void* backup) const {
+  if (model.work == Model::Work::kUpdates)
+    return must(update_rows(stream, model.spec, stored(), spec.dtype, {values_of, states_of, values, backup, rows, count, spec.cols}, step));
   void* const taken = take(values_of);
-  if (model.work == Model::Work::kAdds) {
-    must(stream.launch(MV_DEVICE_AXPY, mv_device_axpy{taken, values, elements, 1, stored(), spec.dtype}));
-    return put(values_of, taken);
-  }
-  std::vector<void*> states;
-  for (const mv_device_rows& state : states_of) states.push_back(take(state));
-  Target target{.values = taken, .gradient = values, .states = states, .count = elements};
-  if (step != nullptr) target.step = *step;
-  update_targets(model, {&target, 1});
+  must(stream.launch(MV_DEVICE_AXPY, mv_device_axpy{taken, values, count * spec.cols, 1, stored(), spec.dtype}));
   put(values_of, taken);
-  for (size_t i = 0; i < states.size(); ++i) put(states_of[i], states[i]);
 }
 
 void PackedRows::update_targets(const Model& model, std::span<const Target> targets) const {

@@ -30,7 +30,7 @@ struct Model {
 /// The updater whose random numbers depend on the numbers of elements, which packed rows do not have. It has no states.
 inline constexpr const char* kRandomUpdater = "mx.sgld";
 /// MV_ENOSYS if shards on devices can't have this updater.
-base::Status check_updater(const shard::UpdaterSpec& updater);
+base::Status check_updater(const shard::UpdaterSpec& updater, bool is_keyed);
 
 /// Counts an add that work(step) makes, unless that throws. ModelRef points to a Model.
 template <typename ModelRef, typename Adding>
@@ -82,8 +82,10 @@ struct PackedRows {
   /// The rows of an array, one after the other. `unknown`, or null: what it has of rows that are MV_DEVICE_NO_ROW.
   void* take(const mv_device_rows& array, void* unknown = nullptr) const;
   void put(const mv_device_rows& array, const void* of) const;
-  /// Gathers the rows and their states, changes them, and scatters them.
-  void update(const Model& model, const shard::Step* step, const mv_device_rows& values_of, std::span<const mv_device_rows> states_of) const;
+  /// Changes the rows and their states.
+  /// @param backup  an array of what the worker last got, or null
+  void update(const Model& model, const shard::Step* step, const mv_device_rows& values_of, std::span<const mv_device_rows> states_of,
+              void* backup = nullptr) const;
   /// update() of each row as a tensor of its own, for kRandomUpdater. place(i, target) sets where the row's values are, and the
   /// number of its first element.
   template <typename Place>

@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 /** The version of this header. A plug-in and a library with different ones do not work together. */
-#define MV_DEVICE_INTERFACE 7
+#define MV_DEVICE_INTERFACE 8
 #define MV_DEVICE_ENTRY "polyverso_device_plugin"
 
 typedef void* mv_device_stream;
@@ -108,7 +108,8 @@ typedef struct mv_device_plugin {
    *  pinned may be used again, or read, on return. */
   mv_status (*copy)(int32_t device, mv_device_stream stream, void* to, const void* from, uint64_t bytes);
 
-  /** Launches one kernel of work.h: its number there, and its struct. */
+  /** Launches one kernel of work.h: its number there, and its struct, or an array of structs that are independent of each other. A plug-in may
+   *  compute several of these in one launch. */
   mv_status (*launch)(int32_t device, mv_device_stream stream, uint32_t kernel, const void* work, uint64_t bytes);
   /** MV_ENOSYS if the plug-in's library for it is missing, also for matrices without elements. */
   mv_status (*blas)(int32_t device, mv_device_stream stream, const mv_device_blas* work);

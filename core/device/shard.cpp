@@ -46,10 +46,11 @@ DeviceShard::DeviceShard(shard::SpecRef spec, shard::Range rows, TensorDevice& d
 
 // ------------------------------------------------------------ adds of all elements
 
-Target DeviceShard::target_of(const Model& model, const shard::Step* step, uint64_t first, uint64_t count, const void* gradient) const {
+Target DeviceShard::target_of(const Model& model, Worker worker, const shard::Step* step, uint64_t first, uint64_t count, const void* gradient) const {
   Target target;
   target.values = at(values_, first);
   target.gradient = gradient;
+  target.backup = backup(model, worker, first);
   target.states = model.places;
   target.count = count;
   target.first = rows_.first * spec_.cols + first;
@@ -63,7 +64,7 @@ void DeviceShard::list_add(WorkList& work, uint64_t first, uint64_t count, const
   if (count > 0) work.launch(MV_DEVICE_AXPY, mv_device_axpy{at(values_, first), gradient, count, 1, stored_, spec_.dtype});
 }
 
-void DeviceShard::add(const Stream& stream, const shard::Step* step, uint64_t first, uint64_t count, const void* gradient) const {
+void DeviceShard::add(const Stream& stream, Worker worker, const shard::Step* step, uint64_t first, uint64_t count, const void* gradient) const {
   if (model_->work != Work::kUpdates) {
     WorkList work;
     list_add(work, first, count, gradient);
@@ -71,12 +72,12 @@ void DeviceShard::add(const Stream& stream, const shard::Step* step, uint64_t fi
   }
   std::vector<void*> places;
   for (const BlockRef& state : model_->states) places.push_back(at(state, first));
-  Target target = target_of(*model_, step, first, count, gradient);
+  Target target = target_of(*model_, worker, step, first, count, gradient);
   target.states = places;
   must(update(stream, model_->spec, stored_, spec_.dtype, {&target, 1}));
 }
 
-void DeviceShard::change(shard::Write write, Worker, uint64_t first, uint64_t count, const std::byte* values, shard::ChangePart piece) {
+void DeviceShard::change(shard::Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values, shard::ChangePart piece) {
   if (count == 0) return;
   const std::lock_guard lock(mutex_);
   const Stream& stream = device_.current();
@@ -91,14 +92,15 @@ void DeviceShard::change(shard::Write write, Worker, uint64_t first, uint64_t co
   count_add(model_, piece, [&](const shard::Step* step) {
     in_pieces(count, wants_whole() ? 0 : bytes, [&](uint64_t from, uint64_t some) {
       Scratch scratch(stream);
-      add(stream, step, first + from, some, given(scratch, from, some));
+      add(stream, worker, step, first + from, some, given(scratch, from, some));
     });
   });
 }
 
-void DeviceShard::read(Worker, uint64_t first, uint64_t count, std::byte* out) {
+void DeviceShard::read(Worker worker, uint64_t first, uint64_t count, std::byte* out) {
   const std::lock_guard lock(mutex_);
   const Stream& stream = device_.current();
+  back_up(stream, worker, first, count);
   const size_t bytes = spec_.element_bytes();
   if (stored_ == spec_.dtype) return to_host(stream, out, at(values_, first), count * bytes);
   in_pieces(count, bytes, [&](uint64_t from, uint64_t some) {
@@ -107,6 +109,38 @@ void DeviceShard::read(Worker, uint64_t first, uint64_t count, std::byte* out) {
     must(cast(stream, spec_.dtype, rounded, stored_, at(values_, first + from), some));
     to_host(stream, out + from * bytes, rounded, some * bytes);
   });
+}
+
+// ------------------------------------------------------------ what workers last got
+
+void* DeviceShard::backup(const Model& model, Worker worker, uint64_t first) const {
+  if (worker == shard::kNoWorker || model.backups == nullptr) return nullptr;
+  const auto found = model.backups->of.find(worker);
+  return found != model.backups->of.end() ? at(found->second, first) : nullptr;
+}
+
+const DeviceShard::BlockRef& DeviceShard::make_backup(Worker worker) const {
+  Backups& backups = *model_->backups;
+  const auto found = backups.of.find(worker);
+  if (found != backups.of.end()) return found->second;
+  auto made = must(device_.allocate_or_spill(elements() * stored_bytes_, TensorDevice::Spill::kRest));
+  backups.on_host += made.on_host;
+  return backups.of.emplace(worker, std::move(made.block)).first->second;
+}
+
+void DeviceShard::back_up(const Stream& stream, Worker worker, uint64_t first, uint64_t count) const {
+  if (worker == shard::kNoWorker || model_->backups == nullptr || count == 0) return;
+  auto* const to = reinterpret_cast<uint32_t*>(at(make_backup(worker), first));
+  const auto* const from = reinterpret_cast<const uint32_t*>(at(values_, first));
+  must(stream.launch(MV_DEVICE_BACK_UP, mv_device_back_up{to, from, nullptr, count, stored_bytes_ / sizeof(uint32_t)}));
+}
+
+void DeviceShard::back_up_rows(const Stream& stream, Scratch& scratch, Worker worker, std::span<const int64_t> rows) {
+  if (worker == shard::kNoWorker || model_->backups == nullptr || rows.empty()) return;
+  auto* const to = reinterpret_cast<uint32_t*>(make_backup(worker)->data());
+  const auto* const from = reinterpret_cast<const uint32_t*>(values_->data());
+  const auto* const numbers = reinterpret_cast<const uint64_t*>(must(scratch.of(rows)));
+  must(stream.launch(MV_DEVICE_BACK_UP, mv_device_back_up{to, from, numbers, rows.size(), spec_.cols * stored_bytes_ / sizeof(uint32_t)}));
 }
 
 // ------------------------------------------------------------ tensors
@@ -119,7 +153,7 @@ bool DeviceShard::is_updated_with(const DeviceShard& other) const {
   return mine.updater->counts() || mine.spec.parameters == theirs.spec.parameters;
 }
 
-base::Status DeviceShard::add_together(Worker, std::span<const Addition> additions, const std::function<base::Status()>& before) {
+base::Status DeviceShard::add_together(Worker worker, std::span<const Addition> additions, const std::function<base::Status()>& before) {
   const std::lock_guard lock(mutex_);
   return status_of([&] {
     const Stream& stream = device_.current();
@@ -141,14 +175,14 @@ base::Status DeviceShard::add_together(Worker, std::span<const Addition> additio
     base::Undo undo([&] { std::ranges::for_each(batches, uncount); });
     WorkList others;  // adds that are no updates
     for (Batch& batch : batches) {
-      prepare(stream, batch);
+      prepare(stream, worker, batch);
       if (batch.update) continue;
       for (const Sum& sum : batch.sums) sum.shard->list_add(others, 0, sum.shard->elements(), sum.gradient);
     }
     for (const Addition& addition : additions) {
       if (!addition.values.front().is_row_sparse()) continue;
       auto& one = static_cast<DeviceShard&>(*addition.shard);
-      if (auto status = status_of([&] { one.add_rows_of(addition.values.front()); }); !status.ok())
+      if (auto status = status_of([&] { one.add_rows_of(worker, addition.values.front()); }); !status.ok())
         must(base::error(status.code(), "table \"{}\": {}", one.spec_.name, status.text()));
     }
     if (before) must(before());
@@ -160,7 +194,7 @@ base::Status DeviceShard::add_together(Worker, std::span<const Addition> additio
 }
 
 /// Counts the adds, and has the memory for them.
-void DeviceShard::prepare(const Stream& stream, Batch& batch) {
+void DeviceShard::prepare(const Stream& stream, Worker worker, Batch& batch) {
   const DeviceShard& like = *batch.sums.front().shard;
   if (like.model_->work != Work::kUpdates) return;
   std::vector<Target> targets;
@@ -168,7 +202,7 @@ void DeviceShard::prepare(const Stream& stream, Batch& batch) {
     const Model& model = *shard->model_;
     batch.marks.push_back(model.progress != nullptr ? model.progress->mark() : shard::Mark());
     shard::Steps<ModelRef> steps(true);
-    targets.push_back(shard->target_of(model, steps.of(shard->model_), 0, shard->elements(), gradient));
+    targets.push_back(shard->target_of(model, worker, steps.of(shard->model_), 0, shard->elements(), gradient));
   }
   batch.update = must(Update::make(stream, like.model_->spec, like.stored_, like.spec_.dtype, targets));
 }
@@ -183,7 +217,7 @@ bool DeviceShard::rounds_for(std::span<const Tensor> outs) const {
   return stored_ != spec_.dtype && std::ranges::any_of(outs, [this](const Tensor& out) { return tensor::device_of(out) != &device_; });
 }
 
-base::Status DeviceShard::read_together(Worker, std::span<const Reading> readings) {
+base::Status DeviceShard::read_together(Worker worker, std::span<const Reading> readings) {
   const std::lock_guard lock(mutex_);
   return status_of([&] {
     const Stream& stream = device_.current();
@@ -197,6 +231,7 @@ base::Status DeviceShard::read_together(Worker, std::span<const Reading> reading
     std::vector<std::pair<const Tensor*, const void*>> on_host;
     for (const Reading& reading : readings) {
       const DeviceShard& one = shard_of(reading);
+      one.back_up(stream, worker, 0, one.elements());
       const auto read = [&](void* out) { here.cast(one.spec_.dtype, out, one.stored_, one.values_->data(), one.elements(), device_.number()); };
       const void* rounded = one.values_->data();
       if (one.rounds_for(reading.outs)) {
@@ -226,10 +261,11 @@ base::Result<DeviceShard::ModelRef> DeviceShard::make_model(const shard::Updater
   if (auto status = check_dense(updater, (elements() + stripe_elements - 1) / stripe_elements); !status.ok()) return status;
   auto model = std::make_shared<Model>();
   model->use(updater, stored_);
-  if (auto status = check_updater(updater); !status.ok()) return base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
+  if (auto status = check_updater(updater, false); !status.ok()) return base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
   const size_t states = model->updater->states();
   const bool same = model_ != nullptr && model_->spec.name == updater.name;
   if (model->updater->counts()) model->progress = same ? model_->progress : make_progress(updater.name, *model->updater, families_.get());
+  if (model->updater->keeps_backups()) model->backups = same ? model_->backups : std::make_shared<Backups>();
   if (same && model_->states.size() == states) {
     model->states = model_->states;
     model->on_host = model_->on_host;
@@ -249,17 +285,19 @@ base::Status DeviceShard::set_updater(const shard::UpdaterSpec& updater) {
   auto made = make_model(updater);
   if (!made.ok()) return made.status();
   model_ = std::move(made).value();
+  backs_up_.store(model_->backups != nullptr, std::memory_order_relaxed);
   return {};
 }
 
 shard::Usage DeviceShard::usage() const {
   const std::lock_guard lock(mutex_);
-  const uint64_t each = elements() * stored_bytes_;
+  const Backups* const backups = model_->backups.get();
+  const uint64_t each = elements() * stored_bytes_, beside = model_->states.size() + (backups != nullptr ? backups->of.size() : 0);
   return {.stored = rows_.count,
-          .memory_bytes = each * (1 + model_->states.size()),
-          .state_bytes = each * model_->states.size(),
+          .memory_bytes = each * (1 + beside),
+          .state_bytes = each * beside,
           .updates = model_->progress != nullptr ? model_->progress->mark().updates : 0,
-          .host_bytes = values_on_host_ + model_->on_host};
+          .host_bytes = values_on_host_ + model_->on_host + (backups != nullptr ? backups->on_host : 0)};
 }
 
 }  // namespace mv::device

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cassert>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,7 +16,8 @@
 
 namespace mv::device {
 
-/// Memory per element: the storage dtype's bytes, and the same again for each state of the updater.
+/// Memory per element: the storage dtype's bytes, the same again for each state of the updater, and, if the updater keeps backups, for each
+/// worker that gets from the table.
 class DeviceShard final : public ModelShard, public std::enable_shared_from_this<DeviceShard> {
  public:
   /// @param mutex  of all shards on the device; it outlives them
@@ -40,10 +42,16 @@ class DeviceShard final : public ModelShard, public std::enable_shared_from_this
  private:
   using BlockRef = std::shared_ptr<tensor::Block>;
   using Work = device::Model::Work;
+  /// What each worker last got, in the form of shard::Block::backup. Zeros at first.
+  struct Backups {
+    std::map<shard::Worker, BlockRef> of;
+    size_t on_host = 0;  ///< bytes
+  };
   struct Model : device::Model {
     std::vector<BlockRef> states;
     std::vector<void*> places;  ///< of the states
     size_t on_host = 0;         ///< bytes of the states
+    std::shared_ptr<Backups> backups;
   };
   using ModelRef = std::shared_ptr<const Model>;
   /// A gradient on the device for a whole shard.
@@ -56,9 +64,16 @@ class DeviceShard final : public ModelShard, public std::enable_shared_from_this
 
   std::byte* at(const BlockRef& array, uint64_t element) const { return array->data() + element * stored_bytes_; }
   bool wants_whole() const { return model_->updater->sums() > 0; }
-  Target target_of(const Model& model, const shard::Step* step, uint64_t first, uint64_t count, const void* gradient) const;
+  Target target_of(const Model& model, shard::Worker worker, const shard::Step* step, uint64_t first, uint64_t count, const void* gradient) const;
   /// Adds `gradient`, elements of the table's dtype on this device.
-  void add(const Stream& stream, const shard::Step* step, uint64_t first, uint64_t count, const void* gradient) const;
+  void add(const Stream& stream, shard::Worker worker, const shard::Step* step, uint64_t first, uint64_t count, const void* gradient) const;
+  /// From this element on; null: the worker has none.
+  void* backup(const Model& model, shard::Worker worker, uint64_t first) const;
+  const BlockRef& make_backup(shard::Worker worker) const;
+  void back_up(const Stream& stream, shard::Worker worker, uint64_t first, uint64_t count) const;
+  void back_up_rows(const Stream& stream, Scratch& scratch, shard::Worker worker, std::span<const int64_t> rows) override;
+  /// The array of read_stored(), or null.
+  const tensor::Block* stored(uint64_t array) const;
   void list_add(WorkList& work, uint64_t first, uint64_t count, const void* gradient) const;
   /// Shards that have one formula.
   struct Batch {
@@ -66,18 +81,19 @@ class DeviceShard final : public ModelShard, public std::enable_shared_from_this
     std::vector<shard::Mark> marks = {};  ///< before they were counted
     std::optional<Update> update = {};    ///< none: they add or copy
   };
-  static void prepare(const Stream& stream, Batch& batch);
+  static void prepare(const Stream& stream, shard::Worker worker, Batch& batch);
   static void uncount(const Batch& batch);
   PackedRows packed(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows) const;
-  void add_rows(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) override;
+  void add_rows(shard::Worker worker, std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) override;
   void set_rows(std::span<const int64_t> rows, const std::byte* values) override;
   void erase_rows(std::span<const int64_t>) override { assert(false); }
   void read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out) override;
-  void add_packed(const PackedRows& packed, const shard::Step* step, std::span<const int64_t> rows, bool clears);
+  void add_packed(const PackedRows& packed, shard::Worker worker, const shard::Step* step, std::span<const int64_t> rows, bool clears);
   void clear(const Stream& stream) const;
   bool is_updated_with(const DeviceShard& other) const;
   bool rounds_for(std::span<const tensor::Tensor> outs) const;
-  void restore_arrays(const shard::Restored& rows, bool with_values);
+  /// @param values  the array that gets the values, or null
+  void restore_arrays(const shard::Restored& rows, const BlockRef& values);
 
   const device::Model* model() const override { return model_.get(); }
 
@@ -93,7 +109,7 @@ class TableDevices final : public shard::DeviceShards {
  public:
   explicit TableDevices(TensorDevices& devices) : devices_(devices) {}
   base::Result<std::shared_ptr<shard::Shard>> make(shard::SpecRef spec, const shard::Position& place) override;
-  base::Status check(const shard::UpdaterSpec& updater) const override { return check_updater(updater); }
+  base::Status check(const shard::UpdaterSpec& updater) const override { return check_updater(updater, false); }
 
  private:
   TensorDevices& devices_;

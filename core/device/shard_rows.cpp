@@ -25,7 +25,7 @@ void DeviceShard::set_rows(std::span<const int64_t> rows, const std::byte* value
   });
 }
 
-void DeviceShard::add_rows(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) {
+void DeviceShard::add_rows(shard::Worker worker, std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) {
   const Stream& stream = device_.current();
   count_add(model_, piece, [&](const shard::Step* step) {
     const bool clears = model_->updater->replaces() && piece == shard::ChangePart::kFirst;
@@ -35,12 +35,12 @@ void DeviceShard::add_rows(std::span<const int64_t> rows, shard::ChangePart piec
       const auto some = rows.subspan(first, count);
       PackedRows given = packed(stream, scratch, some);
       given.values = values(scratch, first, count);
-      add_packed(given, step, some, clears && first == 0);
+      add_packed(given, worker, step, some, clears && first == 0);
     });
   });
 }
 
-void DeviceShard::add_packed(const PackedRows& packed, const shard::Step* step, std::span<const int64_t> rows, bool clears) {
+void DeviceShard::add_packed(const PackedRows& packed, shard::Worker worker, const shard::Step* step, std::span<const int64_t> rows, bool clears) {
   const Stream& stream = packed.stream;
   if (model_->work == Work::kCopies) {
     const void* const stored = packed.widened();
@@ -52,7 +52,7 @@ void DeviceShard::add_packed(const PackedRows& packed, const shard::Step* step, 
     void* const gradient = must(packed.scratch.make(bytes));
     must(stream.launch(MV_DEVICE_FILL, mv_device_fill{.out = gradient, .count = bytes, .value = {}, .dtype = MV_U8}));
     must(stream.launch(MV_DEVICE_PUT, mv_device_put{one_array(gradient), packed.values, packed.rows, packed.count, spec_.cols, spec_.dtype}));
-    return add(stream, step, 0, elements(), gradient);
+    return add(stream, worker, step, 0, elements(), gradient);
   }
   if (model_->spec.name == kRandomUpdater) {
     return packed.update_each(*model_, step, [&](size_t i, Target& target) {
@@ -63,7 +63,7 @@ void DeviceShard::add_packed(const PackedRows& packed, const shard::Step* step, 
   }
   std::vector<mv_device_rows> states;
   for (void* const state : model_->places) states.push_back(one_array(state));
-  packed.update(*model_, step, one_array(values_->data()), states);
+  packed.update(*model_, step, one_array(values_->data()), states, backup(*model_, worker, 0));
 }
 
 void DeviceShard::read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out) {

@@ -28,6 +28,20 @@ base::Result<double> read_sum(const Stream& stream, const void* terms, size_t co
   return sum;
 }
 
+/// Launches a kernel that measures a distance in each tile of `count` elements. Returns the sum.
+template <typename Work>
+base::Result<double> measured(const Stream& stream, mv_device_kernel kernel, Work work, size_t count) {
+  if (count == 0) return 0.0;
+  Scratch scratch(stream);
+  const size_t numbers = 2 * ((count + MV_DEVICE_TILE - 1) / MV_DEVICE_TILE);
+  auto squares = scratch.make(numbers * sizeof(double)), sum = scratch.make(sizeof(double));
+  if (!squares.ok()) return squares.status();
+  if (!sum.ok()) return sum.status();
+  work.squares = static_cast<double*>(squares.value());
+  if (auto status = stream.launch(kernel, work); !status.ok()) return status;
+  return read_sum(stream, squares.value(), numbers, sum.value());
+}
+
 /// Repeats elements of one shape along the dimensions of another, to which it broadcasts.
 base::Status launch_broadcast(const Stream& stream, mv_dtype dtype, void* out, const Shape& whole, const void* in, const Shape& shape) {
   mv_device_arrange work{};
@@ -370,17 +384,15 @@ base::Status TensorDevice::divide(mv_dtype dtype, void* values, uint64_t divisor
 }
 
 base::Result<double> TensorDevice::mix(mv_dtype dtype, void* dst, const void* src, const void* base, size_t count, double factor) {
-  if (count == 0) return 0.0;
-  const Stream& stream = current();
-  Scratch scratch(stream);
-  const size_t numbers = 2 * ((count + MV_DEVICE_TILE - 1) / MV_DEVICE_TILE);
-  auto squares = scratch.make(numbers * sizeof(double)), sum = scratch.make(sizeof(double));
-  if (!squares.ok()) return squares.status();
-  if (!sum.ok()) return sum.status();
-  if (auto status = stream.launch(MV_DEVICE_MIX, mv_device_mix{dst, src, base, static_cast<double*>(squares.value()), count, factor, dtype});
-      !status.ok())
-    return status;
-  return read_sum(stream, squares.value(), numbers, sum.value());
+  return measured(current(), MV_DEVICE_MIX, mv_device_mix{dst, src, base, nullptr, count, factor, dtype}, count);
+}
+
+base::Result<double> TensorDevice::pair_step(mv_dtype dtype, const PairArrays& arrays, size_t count, const math::OuterFactors& factors) {
+  const auto& [model, slow, momentum, own, peer] = arrays;
+  return measured(current(), MV_DEVICE_PAIR_STEP,
+                  mv_device_pair_step{model, slow, momentum, own.slow, own.delta, peer.slow, peer.delta, nullptr, count, factors.alpha, factors.beta,
+                                      factors.gamma, dtype},
+                  count);
 }
 
 base::Status TensorDevice::elastic(mv_dtype dtype, void* values, const void* center, void* difference, size_t count, double alpha) {
@@ -487,6 +499,22 @@ base::Result<std::vector<uint8_t>> TensorDevice::used_rows(const Tensor& in, siz
     return status;
   if (auto status = to_host(used.data(), flags.value(), rows); !status.ok()) return status;
   return used;
+}
+
+base::Result<size_t> TensorDevice::first_nonfinite(std::span<const Floats> arrays) {
+  std::vector<uint32_t> found(arrays.size());
+  if (arrays.empty()) return size_t{0};
+  const Stream& stream = current();
+  Scratch scratch(stream);
+  const auto flags = scratch.make(arrays.size() * sizeof(uint32_t));
+  if (!flags.ok()) return flags.status();
+  auto* const flag = static_cast<uint32_t*>(flags.value());
+  std::vector<mv_device_nonfinite> works;
+  for (const auto& [dtype, data, count] : arrays) works.push_back({flag + works.size(), data, count, dtype, 0});
+  if (auto status = stream.launch(MV_DEVICE_FILL, mv_device_fill{flag, arrays.size(), {}, MV_I32}); !status.ok()) return status;
+  if (auto status = stream.launch_all(MV_DEVICE_NONFINITE, std::span<const mv_device_nonfinite>(works)); !status.ok()) return status;
+  if (auto status = to_host(found.data(), flag, arrays.size() * sizeof(uint32_t)); !status.ok()) return status;
+  return static_cast<size_t>(std::ranges::find(found, 1U) - found.begin());
 }
 
 base::Result<TensorDevice*> TensorDevices::get(int32_t number) {

@@ -72,6 +72,7 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   base::Status add(mv_dtype dtype, void* sums, const void* terms, size_t count) override;
   base::Status divide(mv_dtype dtype, void* values, uint64_t divisor, size_t count) override;
   base::Result<double> mix(mv_dtype dtype, void* dst, const void* src, const void* base, size_t count, double factor) override;
+  base::Result<double> pair_step(mv_dtype dtype, const PairArrays& arrays, size_t count, const math::OuterFactors& factors) override;
   base::Status elastic(mv_dtype dtype, void* values, const void* center, void* difference, size_t count, double alpha) override;
   base::Status outer(const OuterArrays& arrays, math::Outer what, const math::OuterSettings& settings) override;
   base::Status expand(const Factors& factors, const float* from, mv_dtype dtype, void* out) override;
@@ -82,6 +83,7 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   base::Status take_rows(const tensor::Tensor& out, const tensor::Tensor& in, size_t width, std::span<const uint64_t> from,
                          std::span<const uint64_t> starts) override;
   base::Status put_rows(const tensor::Tensor& out, const tensor::Tensor& in, size_t width, std::span<const uint64_t> to) override;
+  base::Result<size_t> first_nonfinite(std::span<const Floats> arrays) override;
   base::Result<std::vector<uint8_t>> used_rows(const tensor::Tensor& in, size_t rows, size_t width) override;
   base::Result<std::string> communicates_by() override { return device::communicates_by(device()); }
   base::Result<std::string> bus() override;
@@ -92,11 +94,9 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
 
   bool has(const codec::Codec& codec) const override { return has_codec(codec); }
   size_t encoding_room(const codec::Codec& codec, size_t count) const override { return device::encoding_room(codec, count); }
-  base::Status encode(const codec::Codec& codec, const float* gradient, float* residual, size_t count, std::byte* out) override {
-    return device::encode(current(), codec, gradient, residual, count, out);
-  }
-  base::Status decode(const codec::Codec& codec, const std::byte* encoded, float* values, size_t count, bool adds) override {
-    return device::decode(current(), codec, encoded, values, count, adds);
+  base::Status encode(const codec::Codec& codec, std::span<const codec::Encoding> arrays) override { return device::encode(current(), codec, arrays); }
+  base::Status decode(const codec::Codec& codec, std::span<const codec::Decoding> arrays, bool adds) override {
+    return device::decode(current(), codec, arrays, adds);
   }
 
  private:

@@ -33,9 +33,10 @@ MV_BOTH inline uint32_t magnitude_of(float value) {
 MV_BOTH constexpr uint32_t shift_of(uint32_t digit) { return 20 - 10 * digit; }
 MV_BOTH constexpr uint32_t digits_of(uint32_t digit) { return digit == 0 ? 2048 : 1024; }
 
-/// MV_DEVICE_TOP_K_ADD, and with kAdds false MV_DEVICE_TOP_K_COUNT. A thread takes four neighbours.
-template <bool kAdds>
+/// MV_DEVICE_TOP_K_ADD of a gradient of T, and with void MV_DEVICE_TOP_K_COUNT. A thread takes four neighbours.
+template <typename T>
 struct CountMagnitudes {
+  static constexpr bool kAdds = !std::is_void_v<T>;
   static constexpr uint32_t kSteps = 3;
   static constexpr uint64_t kLong = 8 * kTile;  ///< so that the counts of a tile are few beside its elements
   struct Shared {
@@ -63,7 +64,7 @@ struct CountMagnitudes {
     if (i + 4 <= end) {
       Floats<4> values = some_at<4>(static_cast<const float*>(work.residual + i));
       if constexpr (kAdds) {
-        const Floats<4> gradient = some_at<4>(work.gradient + i);
+        const Floats<4> gradient = floats_at<4>(static_cast<const T*>(work.gradient) + i);
         MV_UNROLL
         for (uint32_t k = 0; k < 4; ++k) values.at[k] = values.at[k] + gradient.at[k];
         put_some(work.residual + i, values);
@@ -73,7 +74,7 @@ struct CountMagnitudes {
       return;
     }
     for (; i < end; ++i) {
-      if constexpr (kAdds) work.residual[i] = work.residual[i] + work.gradient[i];
+      if constexpr (kAdds) work.residual[i] = work.residual[i] + get(static_cast<const T*>(work.gradient), i);
       count(work.residual[i], shared);
     }
   }

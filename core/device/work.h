@@ -41,7 +41,11 @@
   XX(INITIAL, initial)         \
   XX(TOP_K, top_k)             \
   XX(PUT_TOP_K, put_top_k)     \
-  XX(OUTER, outer)
+  XX(OUTER, outer)             \
+  XX(NONFINITE, nonfinite)     \
+  XX(PAIR_STEP, pair_step)     \
+  XX(BACK_UP, back_up)         \
+  XX(UPDATE_ROWS, update_rows)
 
 enum mv_device_kernel {
 #define XX(number, name) MV_DEVICE_##number,
@@ -138,6 +142,16 @@ typedef struct mv_device_outer {
   int32_t what;
   mv_dtype dtype;
 } mv_device_outer;
+/** math/outer_step.hpp: NoLoCo's step. f32 and f64. `slow` may be own_slow, and the peer's arrays the node's own. The first double of each pair
+ *  of `squares`, one for a tile, becomes the sum of the squared distances between the two models; the second becomes 0. */
+typedef struct mv_device_pair_step {
+  void *model, *slow, *momentum;
+  const void *own_slow, *own_delta, *peer_slow, *peer_delta;
+  double* squares;
+  uint64_t count;
+  double alpha, beta, gamma;
+  mv_dtype dtype;
+} mv_device_pair_step;
 /** out[row, col] = the sum over k of p[row, k] * q[col, k], in order and in f32; with `from`, unless it is NULL, from[row, col] minus
  *  that. `dtype` is out's, any float. */
 typedef struct mv_device_expand {
@@ -239,7 +253,7 @@ enum mv_device_formula {
 typedef struct mv_device_key {
   void* values;
   const void* gradient;
-  const void* backup; /**< dcasgd's, or NULL */
+  const void* backup; /**< dcasgd's, see MV_DEVICE_BACK_UP, or NULL */
   void* states[MV_DEVICE_STATES];
   uint64_t count;
   uint64_t first_tile;               /**< it has the tiles from this one on */
@@ -267,12 +281,13 @@ typedef struct mv_device_update {
 
 /** The codecs 1bit (bits 1) and 2bit (bits 2, scale = threshold): a word of 32 bits for 32 or 16 floats. */
 typedef struct mv_device_encode_bits {
-  const float* gradient;
+  const void* gradient;
   float* residual;
   uint32_t* out;
   uint64_t count;
   float threshold, scale;
   uint32_t bits;
+  mv_dtype gradient_dtype; /**< of codecs: f32, f16 or bf16 */
 } mv_device_encode_bits;
 typedef struct mv_device_decode_bits {
   const uint32_t* encoded;
@@ -284,18 +299,20 @@ typedef struct mv_device_decode_bits {
 } mv_device_decode_bits;
 /** The codecs fp16 and bf16. They are decoded by MV_DEVICE_CAST, or added by MV_DEVICE_AXPY. */
 typedef struct mv_device_encode_half {
-  const float* gradient;
+  const void* gradient;
   float* residual;
   void* out;
   uint64_t count;
-  mv_dtype dtype;
+  mv_dtype dtype, gradient_dtype;
 } mv_device_encode_half;
 /** The codec int8. */
 typedef struct mv_device_encode_int8 {
-  const float* gradient;
+  const void* gradient;
   float *residual, *scales;
   int8_t* out;
   uint64_t count, block;
+  mv_dtype gradient_dtype;
+  int32_t reserved;
 } mv_device_encode_int8;
 typedef struct mv_device_decode_int8 {
   const int8_t* encoded;
@@ -329,7 +346,7 @@ enum mv_device_top_k_stage {
   MV_DEVICE_TOP_K_SEND
 };
 typedef struct mv_device_top_k {
-  const float* gradient;
+  const void* gradient;
   float* residual;
   uint32_t* out;
   uint64_t count, k;
@@ -337,6 +354,8 @@ typedef struct mv_device_top_k {
   uint64_t* tiles; /**< a pair for each tile: the greater and the equal ones */
   int32_t stage;
   uint32_t digit;
+  mv_dtype gradient_dtype;
+  int32_t reserved;
 } mv_device_top_k;
 /** values[index] = the sent value, or += with `adds`. Indices beyond `count` are ignored. */
 typedef struct mv_device_put_top_k {
@@ -373,6 +392,27 @@ typedef struct mv_device_put {
   uint64_t rows, width;
   mv_dtype dtype;
 } mv_device_put;
+/** MV_DEVICE_APPLY for some rows of a table, each named once: row i of the gradient is that of row rows[i]. Of formulas that take one element at once,
+ *  with sums of 0. */
+typedef struct mv_device_update_rows {
+  mv_device_rows values, states[MV_DEVICE_STATES]; /**< of the dtype; a state without memory: the formula has fewer */
+  const void* gradient;
+  const void* backup; /**< dcasgd's, see MV_DEVICE_BACK_UP, or NULL: an array of all rows */
+  const uint64_t* rows;
+  uint64_t count, width;
+  double numbers[MV_DEVICE_NUMBERS];
+  uint32_t formula;
+  mv_dtype dtype, gradient_dtype; /**< as in mv_device_update */
+  int32_t reserved;
+} mv_device_update_rows;
+/** out row rows[i], or with `rows` NULL row i, becomes that of `in` with all bits inverted: the form of an update's backup. Of both, `width` is the
+ *  number of 32-bit words of a row. No row is named twice. */
+typedef struct mv_device_back_up {
+  uint32_t* out;
+  const uint32_t* in;
+  const uint64_t* rows;
+  uint64_t count, width;
+} mv_device_back_up;
 /** out[i] = 1 if row i holds anything but zeros of either sign, else 0. */
 typedef struct mv_device_used {
   uint8_t* out;
@@ -380,6 +420,15 @@ typedef struct mv_device_used {
   uint64_t rows, width;
   mv_dtype dtype;
 } mv_device_used;
+
+/** *found becomes 1 if any element is NaN or infinite. Floats only. */
+typedef struct mv_device_nonfinite {
+  uint32_t* found;
+  const void* in;
+  uint64_t count;
+  mv_dtype dtype;
+  int32_t reserved;
+} mv_device_nonfinite;
 
 #define MV_DEVICE_EMPTY_WORD 0
 #define MV_DEVICE_ERASED_WORD UINT32_MAX

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "math/local_sgd.hpp"
+#include "math/outer_step.hpp"
 #include "tensor/communicator.hpp"
 #include "tensor/tensor.hpp"
 
@@ -98,6 +99,12 @@ class Device : public Allocator {
   /// math/average.hpp: average_bytes(), or with a base approach_bytes(). Returns the squared distance, which may differ from the host's by
   /// rounding.
   virtual base::Result<double> mix(mv_dtype dtype, void* dst, const void* src, const void* base, size_t count, double factor) = 0;
+  /// NoLoCo's step, of f32 or f64: math/outer_step.hpp. Likewise.
+  struct PairArrays {
+    void *model, *slow, *momentum;
+    math::SlowModel own, peer;
+  };
+  virtual base::Result<double> pair_step(mv_dtype dtype, const PairArrays& arrays, size_t count, const math::OuterFactors& factors) = 0;
   /// difference = alpha * (values - center), values -= difference. The difference may be in the center's memory; both have the storage dtype of
   /// `dtype`.
   virtual base::Status elastic(mv_dtype dtype, void* values, const void* center, void* difference, size_t count, double alpha) = 0;
@@ -130,6 +137,13 @@ class Device : public Allocator {
                                  std::span<const uint64_t> starts) = 0;
   /// Row to[i] of `out` = row i of `in`.
   virtual base::Status put_rows(const Tensor& out, const Tensor& in, size_t width, std::span<const uint64_t> to) = 0;
+  struct Floats {
+    mv_dtype dtype;
+    const void* data;
+    size_t count;
+  };
+  /// The first of these arrays that holds NaN or infinity; their number if none does.
+  virtual base::Result<size_t> first_nonfinite(std::span<const Floats> arrays) = 0;
   /// For each row whether it holds anything but zeros.
   virtual base::Result<std::vector<uint8_t>> used_rows(const Tensor& in, size_t rows, size_t width) = 0;
 

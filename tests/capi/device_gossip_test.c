@@ -101,6 +101,36 @@ static void averages_have_the_bits_of_the_host(void** state) {
   compare(MV_F32, 4, "timeout_ms: 20000\nexchange: symmetric\nconstant: {value: 0.3}\ncompression: int8\n");
   compare(MV_F64, 8, "timeout_ms: 20000\nexchange: symmetric\ntransport: tcp\n");
   compare(MV_F32, 4, "timeout_ms: 20000\ninterpolation: noloco\n");
+  compare(MV_F64, 8, "timeout_ms: 20000\ninterpolation: noloco\n");
+}
+
+/** NoLoCo's slow models go where the models are: here to another place in each round, and to the host for lack of memory. */
+static void slow_models_follow_the_models(void** state) {
+  (void)state;
+  const char* const settings = "timeout_ms: 20000\ninterpolation: noloco\n";
+  struct pair here = open_pair(MV_HOST, MV_F32, settings), there = open_pair(0, MV_F32, settings);
+  const int32_t places[] = {0, 1, MV_HOST, 0, 0, 0};
+  for (size_t round = 0; round < COUNT_OF(places); ++round) {
+    for (int i = 0; i < 2; ++i) {
+      mv_tensor moved = 0;
+      expect_ok(mv_tensor_to(there.models[i], places[round], &moved));
+      expect_ok(mv_tensor_free(there.models[i]));
+      there.models[i] = moved;
+    }
+    if (round == 4) {
+      mv_device_info info = MV_DEVICE_INFO_INIT;
+      expect_ok(mv_device_describe(0, &info));
+      char memory[64];
+      snprintf(memory, sizeof memory, "guard=1,memory=%llu", (unsigned long long)(info.memory - info.unused + kCount * 4 - 1));
+      setenv("POLYVERSO_EMULATION", memory, 1);
+    }
+    step(&here);
+    step(&there);
+    setenv("POLYVERSO_EMULATION", "guard=1", 1);
+    for (int i = 0; i < 2; ++i) expect_same(here.models[i], there.models[i], kCount * 4);
+  }
+  close_pair(&here);
+  close_pair(&there);
 }
 
 static void a_peers_arrays_are_read_to_devices(void** state) {
@@ -146,6 +176,7 @@ static void what_is_refused_on_the_host_is_refused_on_devices(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(averages_have_the_bits_of_the_host),
+      cmocka_unit_test(slow_models_follow_the_models),
       cmocka_unit_test(a_peers_arrays_are_read_to_devices),
       cmocka_unit_test(what_is_refused_on_the_host_is_refused_on_devices),
   };

@@ -1,5 +1,7 @@
 /* Devices and tensors on them, by an emulation of the plug-in unless POLYVERSO_DEVICE_PLUGIN names another one. What they compute:
  * unit/device_tensors_test. */
+#include <dlfcn.h>
+#include <math.h>
 #include <polyverso/kvstore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -451,7 +453,8 @@ static void keys_of_device_stores_are_on_their_device(void **state) {
   expect_ok(kv_free(store));
   /* What an updater, a device or a value is not fit for is refused, and changes nothing. */
   store = store_of("device", "sgd rate=1", "none", &keys, &value, 1);
-  expect_error(kv_set_optimizer(store, "dcasgd"), MV_ENOSYS, "keep the table on the host");
+  expect_ok(kv_set_optimizer(store, "dcasgd"));
+  expect_ok(kv_set_optimizer(store, "sgd rate=1"));
   mv_tensor wrong = range_on(0, MV_F32, DIMS(4));
   values.tensors = &wrong;
   expect_error(kv_push(store, &keys, &values, NULL), MV_ESHAPE, "key \"w\" holds f32 (3,)");
@@ -475,6 +478,107 @@ static void keys_of_device_stores_are_on_their_device(void **state) {
   expect_ok(mv_tensor_free(wrong));
 }
 
+/** The result of a counter of the emulation; 0 with another plug-in. */
+static int64_t counted(const char *name) {
+  void *const emulation = dlopen(EMULATION, RTLD_NOW | RTLD_NOLOAD);
+  int64_t (*count)(void) = NULL;
+  if (emulation == NULL) return 0;
+  *(void **)&count = dlsym(emulation, name);
+  return count();
+}
+
+/** Values are checked where they are, and so is the sum of those of several devices. */
+static void keys_on_devices_reject_nan_and_infinity(void **state) {
+  (void)state;
+  const char *const names[] = {"w", "v"};
+  kv_keys keys = KV_KEYS_INIT;
+  keys.names = names;
+  keys.count = 2;
+  const int32_t places[] = {0, 1, 0, 1};
+  mv_tensor tensors[4], first[2];
+  for (int i = 0; i < 4; ++i) tensors[i] = range_on(places[i], MV_F32, DIMS(5000));
+  for (int i = 0; i < 2; ++i) first[i] = tensors[2 * i];
+  kv_values values = KV_VALUES_INIT;
+  values.tensors = first;
+  values.count = 2;
+  kv_store store = 0;
+  expect_ok(kv_create(0, "device", &store));
+  expect_ok(kv_set_reject_nonfinite(store, 1));
+  expect_ok(kv_init(store, &keys, &values));
+  values.tensors = tensors;
+  values.count = 4;
+  const int64_t last[] = {4999};
+  const struct {
+    double one, other;
+    mv_status wanted;
+  } cases[] = {{1, 2, MV_OK}, {1, NAN, MV_ENONFINITE}, {-INFINITY, 1, MV_ENONFINITE}, {3e38, 3e38, MV_ENONFINITE}, {3e38, -3e38, MV_OK}};
+  for (size_t i = 0; i < COUNT_OF(cases); ++i) {
+    expect_ok(mv_tensor_set(tensors[2], last, 1, cases[i].one));
+    expect_ok(mv_tensor_set(tensors[3], last, 1, cases[i].other));
+    const int64_t before = counted("emulation_crossed");
+    if (cases[i].wanted == MV_OK)
+      expect_ok(kv_push(store, &keys, &values, NULL));
+    else
+      expect_error(kv_push(store, &keys, &values, NULL), cases[i].wanted, "key \"v\"");
+    assert_true(counted("emulation_crossed") - before < 5000); /* flags and parameters */
+  }
+  expect_ok(kv_pull(store, &keys, &values, NULL));
+  double got = 0;
+  int64_t whole = 0;
+  expect_ok(mv_tensor_get(tensors[2], last, 1, &got, &whole));
+  assert_true(got == 0); /* the last push that was accepted */
+  expect_ok(kv_free(store));
+  for (int i = 0; i < 4; ++i) expect_ok(mv_tensor_free(tensors[i]));
+  mv_table table = 0;
+  const mv_tensor there = range_on(0, MV_F32, DIMS(5000));
+  uint64_t address = 0;
+  expect_ok(mv_tensor_address(there, &address));
+  expect_ok(mv_table_create_text(0, "size=5000 device=cuda:0 reject_nonfinite=1", NULL, 0, MV_F32, &table));
+  const int64_t before = counted("emulation_crossed");
+  expect_ok(mv_table_add(table, (const void *)(uintptr_t)address, 5000, MV_F32, NULL));
+  expect_ok(mv_tensor_set(there, last, 1, NAN));
+  expect_error(mv_table_add(table, (const void *)(uintptr_t)address, 5000, MV_F32, NULL), MV_ENONFINITE, "rejects NaN");
+  assert_true(counted("emulation_crossed") - before < 5000);
+  expect_ok(mv_table_destroy(table));
+  expect_ok(mv_tensor_free(there));
+}
+
+/** The 160 keys of a push are encoded, decoded and updated in 3 launches and a copy of parameters; topk has stages. */
+static void a_compressed_push_takes_few_launches(void **state) {
+  (void)state;
+  enum { kKeys = 160 };
+  static const struct {
+    const char *codec;
+    mv_dtype dtype;
+    int64_t launches;
+  } cases[] = {{"none", MV_F32, 2}, {"2bit", MV_F32, 4}, {"1bit", MV_F32, 4},  {"fp16", MV_F32, 4},
+               {"int8", MV_F32, 4}, {"topk", MV_F32, 14}, {"2bit", MV_F16, 5}};
+  static char texts[kKeys][8];
+  static const char *names[kKeys];
+  for (int i = 0; i < kKeys; ++i) {
+    snprintf(texts[i], sizeof texts[i], "k%d", i);
+    names[i] = texts[i];
+  }
+  kv_keys keys = KV_KEYS_INIT;
+  keys.names = names;
+  keys.count = kKeys;
+  for (size_t i = 0; i < COUNT_OF(cases); ++i) {
+    mv_tensor tensors[kKeys];
+    for (int k = 0; k < kKeys; ++k) tensors[k] = range_on(0, cases[i].dtype, DIMS(4 * (k + 1)));
+    const kv_store store = store_of("device", "mx.sgd momentum=0.9", cases[i].codec, &keys, tensors, kKeys);
+    kv_values values = KV_VALUES_INIT;
+    values.tensors = tensors;
+    values.count = kKeys;
+    expect_ok(kv_push(store, &keys, &values, NULL)); /* makes the residuals */
+    const int64_t before = counted("emulation_submitted");
+    expect_ok(kv_push(store, &keys, &values, NULL));
+    const int64_t launches = counted("emulation_submitted") - before;
+    if (launches > cases[i].launches) fail_msg("%s: %d launches", cases[i].codec, (int)launches);
+    expect_ok(kv_free(store));
+    for (int k = 0; k < kKeys; ++k) expect_ok(mv_tensor_free(tensors[k]));
+  }
+}
+
 /** Row-sparse keys on a device have the values of those on the host, whatever comes from wherever. */
 static void row_sparse_keys_have_the_bits_of_the_host(void **state) {
   (void)state;
@@ -492,7 +596,7 @@ static void row_sparse_keys_have_the_bits_of_the_host(void **state) {
     const kv_store stores[] = {store_of("local", optimizer, "none", &keys, &first, 1), store_of("device", optimizer, "none", &keys, &first, 1)};
     for (int round = 0; round < 5; ++round) {
       mv_tensor some[2], rows[2], outs[2][2], dense[2], ids = 0, expected = 0, difference = 0, norm = 0;
-      for (int k = 0; k < 2; ++k) { /* two tensors in the last round; on the key's device, on another one, and on the host */
+      for (int k = 0; k < 2; ++k) { /* two tensors in the last rounds; on the key's device, on another one, and on the host */
         const int64_t shape[] = {3, 30}, numbers[] = {2 * round + k, 20, 39 - round};
         expect_ok(mv_tensor_create_on(round % 3 - 1, dtype, shape, 2, &some[k]));
         expect_ok(mv_tensor_uniform(some[k], 10 * round + k, -1, 1));
@@ -501,7 +605,7 @@ static void row_sparse_keys_have_the_bits_of_the_host(void **state) {
       for (int s = 0; s < 2; ++s) {
         kv_values values = KV_VALUES_INIT, out = KV_VALUES_INIT, wanted = KV_VALUES_INIT;
         values.tensors = rows;
-        values.count = round == 4 ? 2 : 1;
+        values.count = round >= 2 ? 2 : 1;
         expect_ok(kv_push(stores[s], &keys, &values, NULL));
         for (int k = 0; k < 2; ++k) expect_ok(mv_tensor_copy(rows[k], 0, &outs[s][k]));
         expect_ok(mv_tensor_create_on(0, MV_I64, (const int64_t[]){25}, 1, &ids));
@@ -608,7 +712,7 @@ static void tables_are_on_devices(void **state) {
   expect_error(mv_table_create(0, &spec, NULL, 0, MV_F32, &table), MV_EINVAL, "device is 8589934592");
   expect_error(mv_table_create_text(0, "kind=keyvalue cols=3 capacity=9 device=0", NULL, 0, MV_F32, &table), MV_EINVAL, "leave out capacity, or device");
   expect_error(mv_table_create_text(0, "size=4 device=tpu:0", NULL, 0, MV_F32, &table), MV_EINVAL, "\"tpu:0\" is not a device");
-  expect_error(mv_table_create_text(0, "size=4 device=0 updater=dcasgd", NULL, 0, MV_F32, &table), MV_ENOSYS, "keep the table on the host");
+  expect_error(mv_table_create_text(0, "kind=keyvalue cols=3 device=0 updater=dcasgd", NULL, 0, MV_F32, &table), MV_ENOSYS, "keep the table on the host");
 }
 
 /** Three steps with the same gradients on the host and on the device, where only sums of whole tensors may differ a little. */
@@ -805,6 +909,8 @@ int main(void) {
       cmocka_unit_test(keys_on_devices_have_the_bits_of_the_host),
       cmocka_unit_test(repeated_calls_have_the_bits_of_the_host),
       cmocka_unit_test(keys_of_device_stores_are_on_their_device),
+      TEST_ALONE(keys_on_devices_reject_nan_and_infinity),
+      cmocka_unit_test(a_compressed_push_takes_few_launches),
       cmocka_unit_test(row_sparse_keys_have_the_bits_of_the_host),
       cmocka_unit_test(rows_are_pushed_to_keys_on_a_device),
       TEST_ALONE(tables_are_on_devices),

@@ -699,6 +699,50 @@ def test_copies_of_several_keys_overlap(cluster, transport):
         node.ends()
 
 
+# One large value is sent while its later parts are still copied: 17 MiB in pieces of 1 MiB.
+IN_PARTS = CROSSED + """
+node = pv.init()
+shape = ((17 << 18) + 1001,)
+kv = pv.kvstore.create("dist_sync")
+kv.init(["here", "there"], [pv.Tensor.zeros(shape)] * 2)
+kv.set_optimizer("mx.sgd learning_rate=0.1 momentum=0.9")
+tables = [node.array(shape[0], "float32", merge=merge) for merge in (False, True)]
+out = pv.Tensor.zeros(shape)
+for turn in range(2):
+    values = [pv.Tensor.normal(shape, 100 * turn + 10 * i + node.worker_id, 0, 2) for i in range(1 + turn)]
+    kv.push("here", values)
+    kv.push("there", [value.to(f"cuda:{i}") for i, value in enumerate(values)])
+    kv.pull("here", out)
+    here = out.numpy().copy()
+    kv.pull("there", out)
+    assert np.array_equal(here, out.numpy()), turn
+    numbers = np.arange(shape[0], dtype="float32") % 1000  # their sums are exact
+    there = pv.Tensor.copy_of(numbers, device="cuda:1")
+    for table in tables:
+        table.add(there)
+        table.add(there, wait=False)
+    node.barrier()
+    for table in tables:
+        assert np.array_equal(table.get(), 4 * (turn + 1) * numbers), turn
+    node.barrier()
+emulation = ctypes.CDLL(os.environ["POLYVERSO_DEVICE_PLUGIN"])
+emulation.emulation_most_arriving.restype = ctypes.c_uint64
+assert emulation.emulation_most_arriving() >= 17, emulation.emulation_most_arriving()
+say("done", node.worker_id)
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_a_large_value_is_sent_in_parts(cluster, transport):
+    job = cluster(2, transport=transport)
+    nodes = [job.python(number, IN_PARTS, device_plugin=EMULATION, emulation="guard=1") for number in range(2)]
+    for node in nodes:
+        node.hear("done", 60)
+    for node in nodes:
+        node.ends()
+
+
 # Values are freed as soon as the calls have returned: no device may still use them.
 ORDERED = """
 import ctypes

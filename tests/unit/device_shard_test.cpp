@@ -131,7 +131,8 @@ void read_some(const Pair& pair, const std::string& what) {
 
 const char* const kUpdaters[] = {"add", "assign", "sgd rate=0.1 decay=0.01", "momentum rate=0.1 momentum=0.9", "adagrad rate=0.1", "ftrl",
                                  "mx.sgd momentum=0.9 wd=0.1", "mx.ftml", "mx.nag momentum=0.9", "mx.sgld seed=3", "mx.adam wd=0.01", "mx.rmsprop centered=1",
-                                 "mx.adadelta", "mx.nadam", "mx.lamb", "mx.lion wd=0.1", "replace"};
+                                 "mx.adadelta", "mx.nadam", "mx.lamb", "mx.lion wd=0.1", "replace", "dcasgd rate=0.1 lambda=0.5",
+                                 "dcasgd mean_square=0.9"};
 
 void changes_and_reads_of_all_dtypes_and_updaters(void**) {
   for (const std::string words : kUpdaters) {
@@ -164,9 +165,19 @@ void updaters_are_replaced(void**) {
   set("adagrad rate=0.1");  // begins with zeros
   add_all(pair, false);
   assert_same(pair, "adagrad");
-  must_fail(pair.there->set_updater(must(shard::parse_updater("dcasgd"))), MV_ENOSYS, "keep the table on the host");
+  set("dcasgd rate=0.1");
+  for (const Worker worker : {7, 3})
+    pair.both([&](Shard& one) {
+      std::vector<std::byte> out(70 * sizeof(float));
+      one.read(worker, 7, 70, out.data());
+    });
   add_all(pair, false);
-  assert_same(pair, "after a refused updater");
+  assert_same(pair, "dcasgd");
+  set("dcasgd rate=0.2");  // keeps what workers got
+  add_all(pair, false);
+  assert_same(pair, "dcasgd with another rate");
+  set("adagrad rate=0.1");
+  assert_same(pair, "without backups");
   pair.both([](Shard& one) { one.set_mark({.updates = 9, .shared = {}}); });
   assert_same(pair, "with a mark");
 }
@@ -200,12 +211,46 @@ void snapshots_are_restored(void**) {
   must_fail(all.there->scan(0, 10, true).status(), MV_EINVAL, "it stores all rows");
 }
 
+/// What workers last got goes to copies of a table, and not into checkpoints.
+void copies_have_what_workers_last_got(void**) {
+  for (const mv_dtype dtype : {MV_F32, MV_F16, MV_F64}) {
+    const Spec spec = matrix(dtype, 30'000, 24, "dcasgd mean_square=0.9");
+    const Pair pair(spec), copy(spec), saved(spec);
+    for (const Worker worker : {4, 1}) {
+      const auto ids = some_rows(30'000, false);
+      std::vector<std::byte> out(ids.size() * pair.host->spec().row_bytes());
+      pair.both([&](Shard& one) { one.read_rows(worker, ids, out.data()); });
+      add_all(pair, false);
+    }
+    for (const auto& [to, scope] : {std::pair(&copy, shard::Scope::kAll), std::pair(&saved, shard::Scope::kSaved)}) {
+      auto mine = must(pair.there->snapshot(scope)), theirs = must(pair.host->snapshot(scope));
+      assert_int_equal(mine->states(), theirs->states());
+      for (auto rows = mine->next(); rows.count > 0; rows = mine->next()) must(to->host->restore(rows));
+      for (auto rows = theirs->next(); rows.count > 0; rows = theirs->next()) must(to->there->restore(rows));
+    }
+    pair.both([&](Shard& one) {
+      auto snapshot = must(one.snapshot(shard::Scope::kAll));
+      uint64_t got = 0;
+      for (auto rows = snapshot->next(); rows.count > 0; rows = snapshot->next()) got += rows.content == shard::Content::kGot ? 1 : 0;
+      assert_true(got > 0);
+    });
+    assert_same(copy, "copy");
+    assert_same(saved, "saved");
+    assert_int_equal(saved.there->next_stored(1), 0);
+  }
+  const Pair none(matrix(MV_F32, 10, 1, "sgd"));
+  std::vector<std::byte> values(10 * sizeof(float));
+  const shard::Restored got{.first = 0, .count = 10, .ids = {}, .values = values, .states = {}, .content = shard::Content::kGot, .worker = 1};
+  none.both([&](Shard& one) { must_fail(one.restore(got), MV_EINVAL, "does not keep what workers got"); });
+}
+
+/// @param device  -1: the host; on a machine that has one device, all others are that one
 Tensor tensor_of(mv_dtype dtype, size_t count, const std::vector<std::byte>& values, int32_t device) {
   const auto length = static_cast<int64_t>(count);
   const auto shape = must(tensor::make_shape("test", &length, 1));
   const Tensor made = must(tensor::make_dense(heap(), dtype, shape, tensor::Heap::Content::kAnything));
   std::ranges::copy(values, made.data);
-  return device < 0 ? made : must(tensor::move_to(gpu(device), made));
+  return device < 0 ? made : must(tensor::move_to(gpu(device % must(device::TensorDevices::count())), made));
 }
 
 /// Many tensors of several devices, for many keys of all updaters at once, beside the sums that the host makes.
@@ -399,6 +444,7 @@ int main() {
       cmocka_unit_test(changes_and_reads_of_all_dtypes_and_updaters),
       cmocka_unit_test(updaters_are_replaced),
       cmocka_unit_test(snapshots_are_restored),
+      cmocka_unit_test(copies_have_what_workers_last_got),
       cmocka_unit_test(tensors_are_added_together),
       cmocka_unit_test(many_keys_take_few_launches),
       cmocka_unit_test(what_does_not_fit_spills),

@@ -62,7 +62,8 @@ class Memory {
  public:
   Memory(const std::vector<Shape>& shapes, const Where& where) {
     for (const auto& [dtype, count] : shapes) {
-      const int place = where[arrays_.size() % where.size()];
+      static const int kDevices = must(device::TensorDevices::count());  // a machine may have one only
+      const int number = where[arrays_.size() % where.size()], place = number == kHost ? kHost : number % kDevices;
       const size_t bytes = count * tensor::dtype_bytes(dtype);
       tensor::Allocator& allocator = place == kHost ? static_cast<tensor::Allocator&>(devices_heap()) : *must(devices().get(place));
       blocks_.push_back(must(allocator.allocate(std::max<size_t>(bytes, 1), tensor::Allocator::Content::kZeros)));

@@ -1,7 +1,10 @@
 // core/device: every kernel against the library's results on the processor, bit for bit, and every failure of a plug-in. The plug-in is the
 // emulation in device/emulation.cpp, or the one that POLYVERSO_DEVICE_PLUGIN names, such as CUDA's: `make test-cuda`.
 
+#include <dlfcn.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -10,10 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "codec/codec.hpp"
+#include "codec/values.hpp"
 #include "device/operations.hpp"
 #include "math/average.hpp"
 #include "math/elements.hpp"
+#include "math/kernels.hpp"
+#include "math/outer_step.hpp"
 #include "math/reduction.hpp"
 #include "shard/updater/apply.hpp"
 #include "tensor/cast.hpp"
@@ -239,6 +244,28 @@ void models_are_averaged_as_on_the_processor(void**) {
           const double sum = std::accumulate(pairs, pairs + 2 * kTiles, 0.0);
           assert_true(is_finite ? std::fabs(sum - apart) <= 1e-5 * apart : !std::isfinite(sum));
         }
+    }
+}
+
+void steps_of_pairs_are_those_of_the_processor(void**) {
+  constexpr size_t kCount = 9001, kTiles = 3;
+  const math::OuterFactors factors{0.5, 0.7, 0.9};
+  for (const mv_dtype dtype : {MV_F32, MV_F64})
+    for (const bool is_alone : {false, true}) {
+      std::vector<Tensor> here;
+      std::vector<Memory> there;
+      for (uint32_t i = 0; i < 7; ++i) there.push_back(to_device(here.emplace_back(varied(dtype, kCount, 40 + i, true))));
+      const math::SlowModel own{here[3].data, here[4].data}, peer{here[5].data, here[6].data};
+      const double apart = math::outer_step_bytes(dtype, here[0].data, here[1].data, here[2].data, own, is_alone ? own : peer, kCount, factors);
+      const Memory squares = must(Memory::make(stream(), 2 * kTiles * sizeof(double)));
+      const size_t other = is_alone ? 3 : 5;
+      must(stream().launch(MV_DEVICE_PAIR_STEP,
+                           mv_device_pair_step{there[0].as(), there[1].as(), there[2].as(), there[3].as(), there[4].as(), there[other].as(),
+                                               there[other + 1].as(), squares.as<double>(), kCount, factors.alpha, factors.beta, factors.gamma, dtype}));
+      for (size_t i = 0; i < 3; ++i) assert_same(there[i], here[i], text("a step of a pair, array", static_cast<int64_t>(i), dtype));
+      const auto bytes = from_device(squares);
+      const auto* const pairs = reinterpret_cast<const double*>(bytes.data());
+      assert_true(std::fabs(std::accumulate(pairs, pairs + 2 * kTiles, 0.0) - apart) <= 1e-5 * apart);
     }
 }
 
@@ -510,6 +537,15 @@ void thousands_of_keys_take_few_launches(void**) {
   on.plugin().event_free(on.number(), end);
 }
 
+void encode_one(const codec::Codec& codec, const Memory& gradient, const Memory& residual, size_t count, const Memory& out) {
+  const codec::Encoding one{gradient.as<std::byte>(), MV_F32, residual.as<float>(), count, out.as<std::byte>()};
+  must(device::encode(stream(), codec, {&one, 1}));
+}
+void decode_one(const codec::Codec& codec, const Memory& encoded, const Memory& values, size_t count, bool adds) {
+  const codec::Decoding one{encoded.as<std::byte>(), values.as<float>(), count};
+  must(device::decode(stream(), codec, {&one, 1}, adds));
+}
+
 void codecs_have_the_bytes_of_the_processor(void**) {
   for (const char* const words : {"2bit", "2bit threshold=0.01", "1bit", "1bit threshold=-3 scale=0.25", "fp16", "bf16", "int8", "int8 block=17", "int8 block=64", "int8 block=5000",
                                   "topk", "topk ratio=0.3", "topk ratio=1", "topk k=7"}) {
@@ -525,18 +561,87 @@ void codecs_have_the_bytes_of_the_processor(void**) {
         const Tensor gradient = varied(MV_F32, count, 15 + round, true);
         const Memory m_gradient = to_device(gradient);
         codec->encode(reinterpret_cast<const float*>(gradient.data), reinterpret_cast<float*>(residual.data), count, wanted.data());
-        must(device::encode(stream(), *codec, m_gradient.as<float>(), m_residual.as<float>(), count, out.as()));
+        encode_one(*codec, m_gradient, m_residual, count, out);
         const auto encoded = from_device(out);
         assert_true(std::ranges::equal(std::span(encoded).first(bytes), wanted));
         assert_same(m_residual, residual, std::string(words) + ": the residual");
       }
       const Tensor values = make(MV_F32, {static_cast<int64_t>(count)});
       codec->decode(wanted.data(), reinterpret_cast<float*>(values.data), count);
-      must(device::decode(stream(), *codec, out.as(), decoded.as<float>(), count, false));
+      decode_one(*codec, out, decoded, count, false);
       assert_same(decoded, values, std::string(words) + ": decoded");
       codec->decode_add(wanted.data(), reinterpret_cast<float*>(summed.data), count);
-      must(device::decode(stream(), *codec, out.as(), m_summed.as<float>(), count, true));
+      decode_one(*codec, out, m_summed, count, true);
       assert_same(m_summed, summed, std::string(words) + ": added");
+    }
+  }
+}
+
+void nonfinite_values_are_found(void**) {
+  constexpr size_t kCount = 9001;
+  for (const mv_dtype dtype : kFloats)
+    for (const double value : {HUGE_VAL, -HUGE_VAL, static_cast<double>(NAN)})
+      for (const size_t at : {size_t{0}, kCount / 2, kCount - 1, kCount}) {
+        std::vector<Tensor> here{varied(dtype, kCount, 51, true), varied(dtype, kCount, 52, true), varied(dtype, 1, 53, true)};
+        if (at < kCount) tensor::store_element(dtype, here[1].data + at * tensor::dtype_bytes(dtype), value);
+        const std::vector<uint32_t> zeros(here.size());
+        const Memory found = must(Memory::of(stream(), zeros.data(), zeros.size() * sizeof(uint32_t)));
+        std::vector<Memory> there;
+        std::vector<mv_device_nonfinite> works;
+        for (const Tensor& one : here) {
+          there.push_back(to_device(one));
+          works.push_back({found.as<uint32_t>() + works.size(), there.back().as(), one.stored(), dtype, 0});
+        }
+        must(stream().launch_all(MV_DEVICE_NONFINITE, std::span<const mv_device_nonfinite>(works)));
+        const auto bytes = from_device(found);
+        for (size_t i = 0; i < here.size(); ++i)
+          assert_int_equal(reinterpret_cast<const uint32_t*>(bytes.data())[i], math::all_finite_bytes(dtype, here[i].data, here[i].stored()) ? 0 : 1);
+      }
+}
+
+/// 0 unless the device is emulated.
+int64_t submitted() {
+  void* const emulation = dlopen(EMULATION, RTLD_NOW | RTLD_NOLOAD);
+  return emulation != nullptr ? reinterpret_cast<int64_t (*)()>(dlsym(emulation, "emulation_submitted"))() : 0;
+}
+
+/// More arrays than a launch takes, of all floats that codecs have on devices: the number of launches depends on that of the codec's kernels.
+void many_arrays_are_encoded_in_few_launches(void**) {
+  constexpr size_t kArrays = 300;
+  for (const char* const words : {"2bit", "1bit", "fp16", "bf16", "int8", "int8 block=18", "topk"}) {
+    const auto codec = codec::make(must(codec::parse(words)));
+    std::vector<Tensor> residuals;
+    std::vector<Memory> gradients, left, outs, wides, rounded;
+    std::vector<std::vector<std::byte>> wanted;
+    std::vector<Tensor> values;
+    std::vector<codec::Encoding> encodings;
+    std::vector<codec::Decoding> decodings;
+    for (size_t i = 0; i < kArrays; ++i) {
+      const mv_dtype dtype = std::array{MV_F32, MV_F16, MV_BF16}[i / 50 % 3];
+      const size_t count = i == 77 ? 20'000 : i % 5 == 0 ? i % 41 : 4 * (i % 23);
+      const Tensor gradient = varied(dtype, count, static_cast<uint32_t>(i), true);
+      const Tensor residual = residuals.emplace_back(varied(MV_F32, count, static_cast<uint32_t>(1000 + i), true));
+      left.push_back(to_device(residual));
+      gradients.push_back(to_device(gradient));
+      outs.push_back(must(Memory::make(stream(), device::encoding_room(*codec, count) + 1)));
+      wides.push_back(must(Memory::make(stream(), count * sizeof(float) + 1)));
+      rounded.push_back(must(Memory::make(stream(), count * tensor::dtype_bytes(dtype) + 1)));
+      auto& bytes = wanted.emplace_back(codec->encoded_bytes(count));
+      codec::encode_values(*codec, dtype, gradient.data, residual.data, count, bytes.data());
+      codec::decode_values(*codec, dtype, bytes.data(), values.emplace_back(make(dtype, {static_cast<int64_t>(count)})).data, count);
+      encodings.push_back({gradients.back().as<std::byte>(), dtype, left.back().as<float>(), count, outs.back().as<std::byte>()});
+      decodings.push_back({outs.back().as<std::byte>(), wides.back().as<float>(), count, dtype != MV_F32 ? rounded.back().as<std::byte>() : nullptr, dtype});
+    }
+    const int64_t before = submitted();
+    must(device::encode(stream(), *codec, encodings));
+    must(device::decode(stream(), *codec, decodings, false));
+    assert_true(submitted() - before < (codec->spec().name == "topk" ? 120 : 40));
+    for (size_t i = 0; i < kArrays; ++i) {
+      const auto encoded = from_device(outs[i]), decoded = from_device(decodings[i].rounded != nullptr ? rounded[i] : wides[i]);
+      assert_true(std::ranges::equal(std::span(encoded).first(wanted[i].size()), wanted[i]));
+      const auto after = from_device(left[i]);
+      assert_true(std::ranges::equal(after, std::span(residuals[i].data, residuals[i].stored_bytes())));
+      assert_true(std::ranges::equal(std::span(decoded).first(values[i].stored_bytes()), std::span(values[i].data, values[i].stored_bytes())));
     }
   }
 }
@@ -552,7 +657,7 @@ void the_first_of_equal_values_are_sent(void**) {
       std::memset(residual.data, 0, kCount * sizeof(float));
       const Memory m_gradient = to_device(gradient), m_residual = to_device(residual);
       const Memory out = must(Memory::make(stream(), device::encoding_room(*codec, kCount)));
-      must(device::encode(stream(), *codec, m_gradient.as<float>(), m_residual.as<float>(), kCount, out.as()));
+      encode_one(*codec, m_gradient, m_residual, kCount, out);
       std::vector<std::byte> wanted(codec->encoded_bytes(kCount));
       codec->encode(values, reinterpret_cast<float*>(residual.data), kCount, wanted.data());
       const auto encoded = from_device(out);
@@ -667,6 +772,7 @@ int main() {
       cmocka_unit_test(arrays_are_filled_and_arranged),
       cmocka_unit_test(arrays_are_combined_in_place),
       cmocka_unit_test(models_are_averaged_as_on_the_processor),
+      cmocka_unit_test(steps_of_pairs_are_those_of_the_processor),
       cmocka_unit_test(elastic_steps_are_those_of_the_processor),
       cmocka_unit_test(factors_are_expanded_in_order),
       cmocka_unit_test(rows_are_taken_put_and_found),
@@ -675,6 +781,8 @@ int main() {
       cmocka_unit_test(updates_have_the_bits_of_the_processor),
       cmocka_unit_test(thousands_of_keys_take_few_launches),
       cmocka_unit_test(codecs_have_the_bytes_of_the_processor),
+      cmocka_unit_test(nonfinite_values_are_found),
+      cmocka_unit_test(many_arrays_are_encoded_in_few_launches),
       cmocka_unit_test(the_first_of_equal_values_are_sent),
       cmocka_unit_test(matrices_are_multiplied_and_added),
       cmocka_unit_test(blas_that_is_missing_is_told),

@@ -1,5 +1,6 @@
 // base/filling: a copy whose pieces another thread takes while it is being made.
 
+#include <cstring>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -26,11 +27,15 @@ std::vector<std::byte> some_bytes() {
   return bytes;
 }
 
+Filling::Fill copier(std::vector<std::byte>& to, const std::vector<std::byte>& from) {
+  return [&to, &from](size_t begin, size_t end) { std::memcpy(to.data() + begin, from.data() + begin, end - begin); };
+}
+
 void test_a_piece_is_whole_when_it_is_taken(void**) {
   const std::vector<std::byte> from = some_bytes();
   const std::vector<Filling::Range> ranges{{0, 3 << 20}, {3 << 20, (9 << 20) + 1}, {(9 << 20) + 1, kBytes}};
   std::vector<std::byte> to(kBytes);
-  Filling filling(to.data(), nullptr, from, ranges);
+  Filling filling(nullptr, ranges, copier(to, from));
   size_t wrong = 0;
   std::thread reader([&] {
     for (const auto& range : ranges)
@@ -49,7 +54,14 @@ void test_a_piece_is_whole_when_it_is_taken(void**) {
 void test_ranges_are_filled_side_by_side(void**) {
   const std::vector<std::byte> from = some_bytes();
   std::vector<std::byte> to(kBytes);
-  Filling filling(to.data(), nullptr, from, {{0, 8 << 20}, {8 << 20, kBytes}});
+  const std::vector<Filling::Range> ranges{{0, 8 << 20}, {8 << 20, kBytes}};
+  const auto pieces = Filling::pieces(ranges);
+  size_t filled = 0;
+  Filling filling(nullptr, ranges, [&](size_t begin, size_t end) {
+    assert_true(begin == pieces[filled].begin && end == pieces[filled].end);
+    ++filled;
+    copier(to, from)(begin, end);
+  });
   assert_true(filling.copy_some());
   filling.wait_for(0, 1 << 20);
   filling.wait_for(8 << 20, 9 << 20);
@@ -57,6 +69,7 @@ void test_ranges_are_filled_side_by_side(void**) {
   size_t more = 0;
   while (filling.copy_some()) ++more;
   assert_int_equal(more, 6);
+  assert_int_equal(filled, pieces.size());
 }
 
 }  // namespace

@@ -5,7 +5,8 @@
 set -eu
 cd "$(dirname "$0")/../.."
 what=$1
-tests="unit_device_test unit_device_comm_test unit_device_graphs_test unit_device_shard_test unit_device_paths_test unit_device_keyed_test unit_device_tensors_test"
+tests="unit_device_test unit_device_comm_test unit_device_graphs_test unit_device_shard_test unit_device_paths_test unit_device_keyed_test unit_device_tensors_test
+unit_device_strategies_test"
 # shellcheck disable=SC2086 # several names
 tools/make/cuda.sh polyverso_cuda $tests device_emulation bench_device
 
@@ -28,7 +29,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" POLYVERSO_DEVICE_PLUGIN="$here/libpolyverso_cuda.so"
 case ${1:-test} in
   test)
-    for test in "$here"/unit_device_*test; do ${SANITIZER:-} "$test"; done
+    status=0
+    for test in "$here"/unit_device_*test; do ${SANITIZER:-} "$test" || status=$?; done
+    exit $status
     ;;
   bench)
     shift

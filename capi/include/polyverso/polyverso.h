@@ -400,9 +400,9 @@ typedef struct mv_table_spec {
   int64_t device;       /**< the number of a device whose memory holds each server's part, with the states of its updater;
                              adds are applied there, and keys are found there. What the device has no memory for is in
                              the host's, which the device's kernels access over the bus. Every server needs a device of
-                             this number, or the table is MV_ENOSYS or MV_ENOTFOUND. The updater dcasgd is MV_ENOSYS on
-                             devices, and a capacity MV_EINVAL. MV_HOST, the default: the host's memory.
-                             mv_device_find() finds the number of a name */
+                             this number, or the table is MV_ENOSYS or MV_ENOTFOUND. On devices, the updater dcasgd of
+                             sparse and key-value tables is MV_ENOSYS, and a capacity MV_EINVAL. MV_HOST, the default:
+                             the host's memory. mv_device_find() finds the number of a name */
 } mv_table_spec;
 
 #define MV_TABLE_SPEC_INIT \

@@ -110,7 +110,8 @@ base::PayloadRef Calls::snapshot(std::span<const std::byte> bytes) {
 base::PayloadRef Calls::begin_snapshot(std::span<const std::byte> bytes, std::vector<base::Filling::Range> ranges, std::shared_ptr<base::Filling>* filling) {
   const auto block = snapshots_.allocate(bytes.size(), tensor::Heap::Content::kAnything);
   if (!block.ok()) return nullptr;
-  *filling = std::make_shared<base::Filling>(block.value()->data(), block.value(), bytes, std::move(ranges));
+  const auto copy = [to = block.value()->data(), bytes](size_t begin, size_t end) { std::memcpy(to + begin, bytes.data() + begin, end - begin); };
+  *filling = std::make_shared<base::Filling>(block.value(), std::move(ranges), copy);
   (*filling)->copy_some();
   return base::Payload::kept({block.value()->data(), bytes.size()}, block.value());
 }

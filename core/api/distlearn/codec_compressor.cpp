@@ -87,7 +87,8 @@ class CodecCompressor final : public Compressor {
       to += gradient.count;
     }
     std::byte* const out = encoded_.arrays().front().data;
-    if (auto status = codec::codecs_of(there).encode(*codec_, floats_of(values_), floats_of(residual_), elements_, out); !status.ok()) return status;
+    const codec::Encoding all{values_.arrays().front().data, MV_F32, floats_of(residual_), elements_, out};
+    if (auto status = codec::codecs_of(there).encode(*codec_, {&all, 1}); !status.ok()) return status;
     return there.to_host(mine_.data(), out, mine_.size());
   }
 
@@ -96,9 +97,10 @@ class CodecCompressor final : public Compressor {
     float* values = floats_of(values_);
     if (auto status = values_.fill_zero(); !status.ok()) return status;
     std::byte* const in = encoded_.arrays().front().data;
+    const codec::Decoding all{in, values, elements_};
     for (uint64_t rank = 0; rank < peers_.size(); ++rank) {
       if (auto status = there.from_host(in, of_rank(rank).data(), mine_.size()); !status.ok()) return status;
-      if (auto status = codec::codecs_of(there).decode(*codec_, in, values, elements_, true); !status.ok()) return status;
+      if (auto status = codec::codecs_of(there).decode(*codec_, {&all, 1}, true); !status.ok()) return status;
     }
     if (auto status = there.divide(MV_F32, values, contributed_, elements_); !status.ok()) return status;
     for (const Array& gradient : gradients) {

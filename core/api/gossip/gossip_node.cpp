@@ -172,7 +172,7 @@ base::Status GossipNode::add(const void* data, const gossip::ArraySpec& part) {
     drop();
     return status;
   }
-  for (size_t parts = outer_ && gossip::OuterSteps::is_slow(part.dtype) ? 2 : 1; parts > 0; --parts) adding_.push_back(part);
+  for (size_t parts = is_slow(part.dtype) ? 2 : 1; parts > 0; --parts) adding_.push_back(part);
   ++added_;
   return {};
 }
@@ -180,6 +180,12 @@ base::Status GossipNode::add(const void* data, const gossip::ArraySpec& part) {
 base::Status GossipNode::add_to_snapshot(const void* data, const gossip::ArraySpec& part) {
   Staging staging;
   if (tensor::dtype_bytes(part.dtype) > 0 && gossip::layout_bytes({&part, 1}).ok()) {  // others are refused below
+    const auto device = is_slow(part.dtype) && part.count > 0 && find_device_ ? find_device_(data) : base::Result<tensor::Device*>(nullptr);
+    if (!device.ok()) return device.status();
+    if (device.value() != nullptr) {
+      const auto added = outer_->add(publisher_, added_, *device.value(), data, part);
+      if (!added.ok() || added.value()) return added.status();
+    }
     const auto here = staging.stage(static_cast<const std::byte*>(data), part.bytes(), Staging::Use::kRead, find_device_);
     if (!here.ok()) return here.status();
     data = here.value();
@@ -321,7 +327,7 @@ base::Result<size_t> GossipNode::next_part(uint64_t count, mv_dtype dtype) const
 
 /// Continues with the next array.
 void GossipNode::take_part(mv_dtype dtype) {
-  next_part_ += outer_ && gossip::OuterSteps::is_slow(dtype) ? 2 : 1;
+  next_part_ += is_slow(dtype) ? 2 : 1;
   ++next_array_;
 }
 
@@ -329,9 +335,8 @@ base::Status GossipNode::has_republished() { return {MV_ESTATE, "this node has p
 
 base::Status GossipNode::check_own() const { return !starts_from_own() || own_->holds(own_version_) ? base::Status() : has_republished(); }
 
-double GossipNode::average_part(size_t number, std::byte* data, uint64_t count, mv_dtype dtype) {
-  if (outer_ && gossip::OuterSteps::is_slow(dtype))
-    return outer_->step(next_array_ - 1, data, {own_part(number), own_part(number + 1)}, {peer_part(number), peer_part(number + 1)});
+base::Result<double> GossipNode::average_part(size_t number, std::byte* data, uint64_t count, mv_dtype dtype) {
+  if (is_slow(dtype)) return outer_->step(next_array_, data, {own_part(number), own_part(number + 1)}, {peer_part(number), peer_part(number + 1)});
   if (approaches())
     return math::approach_bytes(dtype, data, peer_part(number), own_part(number), count, factor_);
   return math::average_bytes(dtype, data, peer_part(number), count, factor_);
@@ -345,7 +350,7 @@ base::Status GossipNode::average(void* data, uint64_t count, mv_dtype dtype) {
   if (!number.ok()) return number.status();
   const auto device = find_device_ && count > 0 ? find_device_(data) : base::Result<tensor::Device*>(nullptr);
   if (!device.ok()) return device.status();
-  if (device.value() != nullptr && tensor::is_floating(dtype) && !outer_) {
+  if (device.value() != nullptr && tensor::is_floating(dtype)) {
     const auto squares = average_there(*device.value(), number.value(), data, count, dtype);
     if (squares.ok()) {
       take_part(dtype);
@@ -357,13 +362,17 @@ base::Status GossipNode::average(void* data, uint64_t count, mv_dtype dtype) {
   Staging staging;
   const auto here = staging.stage(static_cast<const std::byte*>(data), tensor::dtype_bytes(dtype) * count, Staging::Use::kBoth, find_device_);
   if (!here.ok()) return here.status();
+  const auto squares = average_part(number.value(), here.value(), count, dtype);
+  if (!squares.ok()) return squares.status();
   take_part(dtype);
-  note_disagreement(average_part(number.value(), here.value(), count, dtype), count);
+  note_disagreement(squares.value(), count);
   return staging.finish();
 }
 
 /// Copies what was fetched to the device, and averages there.
-base::Result<double> GossipNode::average_there(tensor::Device& device, size_t number, void* data, uint64_t count, mv_dtype dtype) const {
+base::Result<double> GossipNode::average_there(tensor::Device& device, size_t number, void* data, uint64_t count, mv_dtype dtype) {
+  if (is_slow(dtype))
+    return outer_->step(next_array_, device, data, {own_part(number), own_part(number + 1)}, {peer_part(number), peer_part(number + 1)});
   const size_t bytes = tensor::dtype_bytes(dtype) * count;
   const auto peer = device.allocate(bytes, tensor::Allocator::Content::kAnything);
   if (!peer.ok()) return peer.status();

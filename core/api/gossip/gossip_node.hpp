@@ -92,8 +92,9 @@ class GossipNode final : private transport::Flusher {
   const std::byte* peer_part(size_t number) const { return alone_ ? own_part(number) : engine_->receive_buffer().part(number).data(); }
   /// Whether an average is a step from the published snapshot, and not the mean of the present values.
   bool approaches() const { return config_.exchange == gossip::Exchange::kSymmetric || alone_; }
-  double average_part(size_t number, std::byte* data, uint64_t count, mv_dtype dtype);
-  base::Result<double> average_there(tensor::Device& device, size_t number, void* data, uint64_t count, mv_dtype dtype) const;
+  bool is_slow(mv_dtype dtype) const { return outer_ && gossip::OuterSteps::is_slow(dtype); }
+  base::Result<double> average_part(size_t number, std::byte* data, uint64_t count, mv_dtype dtype);
+  base::Result<double> average_there(tensor::Device& device, size_t number, void* data, uint64_t count, mv_dtype dtype);
   void note_disagreement(double squares, uint64_t count);
   void flush() override;
   void rearm();

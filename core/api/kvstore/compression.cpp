@@ -94,10 +94,8 @@ base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> valu
   const uint64_t count = entry.shape.count();
   const mv_dtype storage = tensor::storage_dtype(entry.dtype);
   std::lock_guard lock(entry.merging);
-  Rooms rooms;
-  EncodedValues sent(entry, values, codec, rooms);
+  EncodedValues sent(entry, values, codec);
   if (auto status = sent.prepare(); !status.ok()) return status;
-  if (auto status = rooms.allocate(); !status.ok()) return status;
   std::optional<Tensor> room;
   if (path.updater != nullptr) {
     auto made = room_for(entry);

@@ -1,6 +1,7 @@
 // Store: pushes to keys whose values reach them on devices.
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 
@@ -43,27 +44,26 @@ base::Status Store::push_in_order(const Keys& keys, const Values& values, const 
 }
 
 Store::Course Store::course_of(Entry& entry, std::span<const Tensor> values, const PushPath& path) const {
-  if (entry.rejects_nonfinite) return Course::kCopied;  // the host checks them
   const bool reaches_key = entry.device != nullptr && path.updater == nullptr;
-  if (goes_by_rows(entry, values)) {  // rows of several tensors are joined on the host
-    const bool is_one = values.size() == 1 && values.front().is_row_sparse() && tensor::device_of(values.front()) == entry.device;
-    return reaches_key && is_one && entry.spec->cols == entry.shape.row_count() ? Course::kAdded : Course::kCopied;
-  }
+  if (goes_by_rows(entry, values)) return reaches_key && entry.spec->cols == entry.shape.row_count() ? Course::kAdded : Course::kCopied;
   if (path.codec != nullptr && entry.can_compress()) {
     const tensor::Device* const first = tensor::device_of(values.front());
     const tensor::Device* any = first != nullptr || type_.dist ? first : any_device(values);
     if (any == nullptr && reaches_key) any = entry.device;
     if (any == nullptr || !codec::is_on_device(*path.codec, entry.dtype, *any)) return Course::kCopied;
+    if (reaches_key && entry.rejects_nonfinite) return Course::kCopied;  // the host checks the decoded sum
     return reaches_key ? Course::kMerged : Course::kEncoded;
   }
-  return reaches_key && !has_rest(entry) ? Course::kAdded : Course::kCopied;
+  const bool sums_on_host = entry.rejects_nonfinite && values.size() > 1 && tensor::device_of(values.front()) == nullptr;  // which checks the sum
+  return reaches_key && !sums_on_host && !has_rest(entry) ? Course::kAdded : Course::kCopied;
 }
 
 /// Keys of one device together. All memory for encoded values comes first, so that no residual changes for a push that fails.
 base::Status Store::push_on_devices(const Entries& entries, const Values& values, const std::vector<Course>& courses, const codec::CodecRef& codec) {
   const auto named = [](const Entry& entry, const base::Status& status) { return base::error(status.code(), "key \"{}\": {}", entry.name, status.text()); };
   std::vector<shard::OnDevice*> shards(entries.size());
-  Rooms rooms;
+  Values added = values;
+  std::deque<Tensor> joined;  // rows of several tensors, or from elsewhere
   std::map<size_t, EncodedValues> encoded;
   std::set<Entry*> merged;  // locked in one order by all threads
   for (size_t i = 0; i < entries.size(); ++i)
@@ -76,16 +76,24 @@ base::Status Store::push_on_devices(const Entries& entries, const Values& values
     base::Status status;
     shards[i] = entries[i]->table->on_device_here(true, &status);
     if (shards[i] == nullptr) return named(*entries[i], status.ok() ? base::Status(MV_EINTERNAL, "it can't be reached on its device") : status);
-    if (goes_by_rows(*entries[i], values[i])) status = check_held(*entries[i], values[i].front());
+    if (goes_by_rows(*entries[i], values[i])) {
+      for (const Tensor& value : values[i])
+        if (status.ok()) status = check_held(*entries[i], value);
+      const bool is_there = values[i].size() == 1 && values[i].front().is_row_sparse() && tensor::device_of(values[i].front()) == entries[i]->device;
+      if (status.ok() && !is_there) {
+        auto rows = merge_rows(heap_, entries[i]->device, *entries[i], values[i]);
+        status = rows.status();
+        if (rows.ok()) added[i] = {&joined.emplace_back(std::move(rows).value()), 1};
+      }
+    }
     if (!status.ok()) return named(*entries[i], status);
     if (courses[i] != Course::kMerged) continue;
-    status = encoded.try_emplace(i, *entries[i], values[i], *codec, rooms).first->second.prepare_sum(*entries[i]->device);
+    status = encoded.try_emplace(i, *entries[i], values[i], *codec).first->second.prepare_sum(*entries[i]->device);
     if (!status.ok()) return named(*entries[i], status);
   }
-  if (const base::Status failed = rooms.allocate(); !failed.ok()) return failed;
   struct OfDevice {
     std::vector<shard::OnDevice::Addition> additions;
-    std::vector<size_t> encoded;
+    std::vector<EncodedValues*> encoded;
   };
   std::map<int, OfDevice> by_device;
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -93,17 +101,15 @@ base::Status Store::push_on_devices(const Entries& entries, const Values& values
     Entry& entry = *entries[i];
     if (!goes_by_rows(entry, values[i])) entry.pushed = true;
     OfDevice& same = by_device[entry.device->number()];
-    if (courses[i] == Course::kMerged) same.encoded.push_back(i);
-    same.additions.push_back({shards[i], courses[i] == Course::kMerged ? std::span(&encoded.at(i).sum(), 1) : values[i]});
+    const bool is_merged = courses[i] == Course::kMerged;
+    if (is_merged) {
+      entry.has_left = true;
+      same.encoded.push_back(&encoded.at(i));
+    }
+    same.additions.push_back({shards[i], is_merged ? std::span(&encoded.at(i).sum(), 1) : added[i]});
   }
   for (const auto& [device, same] : by_device) {
-    const auto merge = [&] {
-      for (const size_t i : same.encoded) {
-        entries[i]->has_left = true;
-        if (const base::Status failed = encoded.at(i).merge(); !failed.ok()) return named(*entries[i], failed);
-      }
-      return base::Status();
-    };
+    const auto merge = [&] { return same.encoded.empty() ? base::Status() : EncodedValues::merge(same.encoded); };
     if (base::Status failed = same.additions.front().shard->add_together(rank(), same.additions, merge); !failed.ok()) return naming_key(failed);
   }
   return {};

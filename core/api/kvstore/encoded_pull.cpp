@@ -15,17 +15,15 @@ base::Result<std::unique_ptr<EncodedPull>> EncodedPull::make(const Entry& entry,
   auto made = std::make_unique<EncodedPull>();
   made->codec_ = std::move(codec);
   made->pieces_ = entry.table->encoded_pieces(*made->codec_);
-  const auto& [pieces, bytes] = made->pieces_;
+  const size_t bytes = made->pieces_.bytes;
   auto encoded = tensor::device_of(on_devices.front())->staging().allocate(bytes, tensor::Allocator::Content::kAnything);
   if (!encoded.ok()) return encoded.status();
   made->encoded_ = std::move(encoded).value();
-  uint64_t longest = 0;
-  for (const codec::Piece& piece : pieces) longest = std::max(longest, piece.count);
   for (const Tensor& out : on_devices) {
     tensor::Device& device = *tensor::device_of(out);
     auto same = std::ranges::find_if(made->there_, [&](const There& one) { return &one.decoding.device() == &device; });
     if (same == made->there_.end()) {
-      auto decoding = codec::DeviceDecoding::make(device, *made->codec_, entry.dtype, bytes, longest);
+      auto decoding = codec::DeviceDecoding::make(device, *made->codec_, entry.dtype, bytes, entry.shape.count());
       if (!decoding.ok()) return decoding.status();
       same = made->there_.insert(same, {std::move(decoding).value(), {}});
     }

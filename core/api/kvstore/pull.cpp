@@ -93,8 +93,7 @@ base::Status Pull::decode_on_devices(Fetch& fetch) {
 }
 
 base::Status Pull::add_rows(EntryRef entry, std::vector<int64_t> rows, std::vector<size_t> places) {
-  const bool is_on_device = entry->device != nullptr && !entry->rejects_nonfinite;
-  tensor::Allocator& memory = is_on_device ? static_cast<tensor::Allocator&>(*entry->device) : heap_;
+  tensor::Allocator& memory = entry->device != nullptr ? static_cast<tensor::Allocator&>(*entry->device) : heap_;
   auto room = tensor::make_rows(memory, entry->dtype, entry->shape, rows);
   if (!room.ok()) return room.status();
   fetches_.push_back({std::move(entry), std::move(room).value(), {}, std::move(places), nullptr});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "math/kernels.hpp"
 #include "tensor/cast.hpp"
@@ -57,24 +58,33 @@ base::Result<PushedRows> rows_of(const Entry& entry, std::span<const Tensor> val
   return rows;
 }
 
-base::Result<Tensor> merge_rows(tensor::Heap& heap, const Entry& entry, std::span<const Tensor> values) {
-  if (values.size() == 1 && values.front().is_row_sparse()) return tensor::clone(heap, values.front());
+base::Result<Tensor> merge_rows(tensor::Heap& heap, tensor::Device* device, const Entry& entry, std::span<const Tensor> values) {
+  if (values.size() == 1 && values.front().is_row_sparse())
+    return device != nullptr ? tensor::move_to(*device, values.front()) : tensor::clone(heap, values.front());
   std::vector<int64_t> ids;
-  std::vector<std::byte> joined;
+  size_t bytes = 0;
   for (const Tensor& value : values) {
+    bytes += value.stored_bytes();
     if (value.is_row_sparse()) {
       ids.insert(ids.end(), value.held.ids, value.held.ids + value.held.count);
     } else {
       ids.resize(ids.size() + value.shape.rows());
       std::iota(ids.end() - static_cast<ptrdiff_t>(value.shape.rows()), ids.end(), int64_t{0});
     }
-    joined.insert(joined.end(), value.data, value.data + value.stored_bytes());
   }
+  tensor::Allocator& memory = device != nullptr ? static_cast<tensor::Allocator&>(*device) : heap;
+  auto joined = memory.allocate(std::max<size_t>(bytes, 1), tensor::Allocator::Content::kAnything);
+  if (!joined.ok()) return joined.status();
   Tensor all;
   all.dtype = entry.dtype;
   all.shape = entry.shape.with_rows(static_cast<int64_t>(ids.size()));
-  all.block = tensor::Heap::lend(joined.data(), joined.size());
-  all.data = joined.data();
+  all.block = std::move(joined).value();
+  all.data = all.block->data();
+  Tensor next = all;
+  for (const Tensor& value : values) {
+    if (auto status = tensor::copy_bytes(next, value.data, tensor::device_of(value), value.stored_bytes()); !status.ok()) return status;
+    next.data += value.stored_bytes();
+  }
   return tensor::make_sparse("push", heap, ids.data(), ids.size(), all, entry.shape.lengths[0]);
 }
 

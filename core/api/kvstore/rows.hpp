@@ -23,8 +23,8 @@ base::Status check_held(const Entry& entry, const Tensor& value);
 /// The rows of all tensors, one tensor after another; all rows of dense tensors.
 base::Result<PushedRows> rows_of(const Entry& entry, std::span<const Tensor> values);
 
-/// The same as one row-sparse tensor with its own memory; each row occurs once.
-base::Result<Tensor> merge_rows(tensor::Heap& heap, const Entry& entry, std::span<const Tensor> values);
+/// The same as one row-sparse tensor with its own memory, on the device or with null on the host; each row occurs once.
+base::Result<Tensor> merge_rows(tensor::Heap& heap, tensor::Device* device, const Entry& entry, std::span<const Tensor> values);
 
 /// The ids in a dense tensor of any dtype and shape: ascending, each once. MV_ERANGE for an id outside 0 .. height - 1,
 /// MV_EINVAL for one that is not a whole number.

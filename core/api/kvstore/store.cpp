@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <numeric>
 
 #include "api/kvstore/devices.hpp"
@@ -19,8 +20,7 @@ namespace mv::kvstore {
 
 namespace {
 
-base::Status check_finite(const std::string& key, const Tensor& value) {
-  if (math::all_finite_bytes(value.dtype, value.data, value.stored())) return {};
+base::Status is_nonfinite(const std::string& key, const Tensor& value) {
   return base::error(MV_ENONFINITE, "key \"{}\": {} holds NaN or infinity, which this store rejects", key, value.text());
 }
 
@@ -65,13 +65,31 @@ base::Status check_forms(const Entries& entries, const Values& values, bool* rej
   return {};
 }
 
-/// Checks the values of keys that reject NaN and infinity.
+/// Checks the values of keys that reject NaN and infinity, where they are.
 base::Status check_finite(const Entries& entries, const Values& values) {
-  for (size_t i = 0; i < entries.size(); ++i)
-    for (const Tensor& value : values[i])
-      if (entries[i]->rejects_nonfinite)
-        if (const base::Status wrong = check_finite(entries[i]->name, value); !wrong.ok()) return wrong;
-  return {};
+  struct There {
+    std::vector<tensor::Device::Floats> arrays;
+    std::vector<std::pair<size_t, const Tensor*>> from;  ///< keys, and their values
+  };
+  std::map<tensor::Device*, There> there;
+  std::pair<size_t, const Tensor*> wrong(entries.size(), nullptr);  // the first key
+  for (size_t i = 0; i < entries.size() && wrong.second == nullptr; ++i) {
+    if (!entries[i]->rejects_nonfinite || !tensor::is_floating(entries[i]->dtype)) continue;
+    for (const Tensor& value : values[i]) {
+      if (tensor::Device* const device = tensor::device_of(value); device != nullptr) {
+        there[device].arrays.push_back({value.dtype, value.data, value.stored()});
+        there[device].from.emplace_back(i, &value);
+      } else if (wrong.second == nullptr && !math::all_finite_bytes(value.dtype, value.data, value.stored())) {
+        wrong = {i, &value};
+      }
+    }
+  }
+  for (const auto& [device, some] : there) {
+    const auto found = device->first_nonfinite(some.arrays);
+    if (!found.ok()) return found.status();
+    if (found.value() < some.from.size()) wrong = std::min(wrong, some.from[found.value()]);
+  }
+  return wrong.second != nullptr ? is_nonfinite(entries[wrong.first]->name, *wrong.second) : base::Status();
 }
 
 /// Likewise for tensors to pull into. Row-sparse tensors that are ignored may have any form.
@@ -137,8 +155,7 @@ base::Status Store::init(const Keys& keys, const Values& given) {
   for (size_t i = 0; i < keys.names.size(); ++i) {
     const Tensor& value = values[i].front();
     if (value.shape.count() == 0) return base::error(MV_ESHAPE, "key \"{}\": {} holds nothing", keys.names[i], value.text());
-    if (rejects_nonfinite_)
-      if (const base::Status wrong = check_finite(keys.names[i], value); !wrong.ok()) return wrong;
+    if (rejects_nonfinite_ && !math::all_finite_bytes(value.dtype, value.data, value.stored())) return is_nonfinite(keys.names[i], value);
     const uint64_t longest = type_.sliced ? shard::kSliceBytes : shard::kStripeBytes;
     if (value.is_row_sparse() && value.shape.row_count() * tensor::dtype_bytes(value.dtype) > longest)
       return base::error(MV_ESHAPE, "key \"{}\": a row of {} has more than {} bytes", keys.names[i], value.text(), longest);
@@ -305,8 +322,11 @@ base::Status Store::push(const Keys& keys, const Values& given, const How& how) 
     if (path.updater == nullptr && shares_state() && !are_in_order(entries, given, courses)) return push_in_order(keys, given, how);
     using Place = PlacedValues::Place;
     auto made = PlacedValues::make(given, [&](size_t key) {
-      if (courses[key] == Course::kCopied) return type_.dist ? Place::kHostSum : Place::kHost;
-      return type_.dist ? Place::kSum : Place::kGiven;
+      if (courses[key] == Course::kCopied && !type_.dist) return Place::kHost;
+      if (courses[key] == Course::kCopied) return goes_in_parts(*entries[key], given[key], path) ? Place::kSum : Place::kHostSum;
+      const Entry& entry = *entries[key];
+      const bool checks_sum = entry.rejects_nonfinite && courses[key] == Course::kAdded && !goes_by_rows(entry, given[key]);  // finite values may have an infinite one
+      return type_.dist || checks_sum ? Place::kSum : Place::kGiven;
     });
     if (!made.ok()) return made.status();
     placed = std::move(made).value();
@@ -318,7 +338,7 @@ base::Status Store::push(const Keys& keys, const Values& given, const How& how) 
   if (path.updater != nullptr)
     if (const base::Status wrong = updates_.begin(entries, how.wait, how.timeout, &pushing); !wrong.ok()) return wrong;
   base::Status failed = push_checked(keys, entries, placed, courses, path);
-  if (failed.ok() && !courses.empty()) failed = push_on_devices(entries, given, courses, path.codec);
+  if (failed.ok() && !courses.empty()) failed = push_on_devices(entries, placed.values(), courses, path.codec);
   if (path.updater == nullptr) return failed;
   const base::Status updated = updates_.finish(pushing);
   return failed.ok() ? updated : failed;
@@ -354,6 +374,12 @@ base::Status Store::push_checked(const Keys& keys, const Entries& entries, Place
   return failed;
 }
 
+/// Whether the table copies the values of a device itself, and sends the first ones meanwhile.
+bool Store::goes_in_parts(Entry& entry, std::span<const Tensor> values, const PushPath& path) const {
+  return type_.dist && path.updater == nullptr && entry.shape.count() * tensor::dtype_bytes(entry.dtype) >= api::kCopiedAlongBytes &&
+         !entry.rejects_nonfinite && !goes_by_rows(entry, values) && (path.codec == nullptr || !entry.can_compress()) && !has_rest(entry);
+}
+
 /// Whether a push may share a message with others: its value needs no processing here.
 bool Store::joins_many(Entry& entry, std::span<const Tensor> values, const PushPath& path) const {
   return type_.dist && path.updater == nullptr && path.options.priority == 0 && values.size() == 1 && entry.table->joins_many() &&
@@ -373,7 +399,7 @@ base::Status Store::need_optimizer(Entry& entry) {
 
 base::Status Store::push_rows(Entry& entry, std::span<const Tensor> values, const PushPath& path) {
   if (path.updater != nullptr) {
-    auto merged = merge_rows(heap_, entry, values);
+    auto merged = merge_rows(heap_, nullptr, entry, values);
     return merged.ok() ? updates_.add(*path.updater, entry.shared_from_this(), std::move(merged).value()) : merged.status();
   }
   const auto rows = rows_of(entry, values);
@@ -388,6 +414,8 @@ base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const
   if (path.codec != nullptr && entry.can_compress())
     return type_.dist ? push_encoded(entry, values, path.codec, path) : push_from_devices(entry, values, *path.codec, path);
   if (has_rest(entry)) return push_with_rest(entry, values, path);
+  if (tensor::Device* const device = tensor::device_of(values.front()); device != nullptr)
+    return entry.table->add({}, {values.front().data, entry.shape.count(), entry.dtype, device}, path.options).status;
   if (values.size() == 1) return give(entry, values.front().data, path);
   if (path.updater == nullptr) {
     const auto sum = [values](uint64_t first, uint64_t count, std::byte* out) { sum_devices(values, first, count, out); };
@@ -404,6 +432,8 @@ base::Status Store::give(Entry& entry, const std::byte* merged, const PushPath& 
   if (path.updater == nullptr && entry.device != nullptr) {
     base::Status status;
     if (shard::OnDevice* const shard = entry.table->on_device_here(true, &status); shard != nullptr) {
+      if (entry.rejects_nonfinite && !math::all_finite_bytes(entry.dtype, merged, entry.shape.count()))
+        return base::Status(MV_ENONFINITE, "the sum of the values holds NaN or infinity, which this store rejects");
       Tensor sum;
       sum.dtype = entry.dtype;
       sum.shape = entry.shape;

@@ -114,6 +114,7 @@ class Store {
   base::Status push_in_order(const Keys& keys, const Values& values, const How& how);
   base::Status push_checked(const Keys& keys, const Entries& entries, PlacedValues& placed, const std::vector<Course>& courses, PushPath& path);
   base::Status push_on_devices(const Entries& entries, const Values& values, const std::vector<Course>& courses, const codec::CodecRef& codec);
+  bool goes_in_parts(Entry& entry, std::span<const Tensor> values, const PushPath& path) const;
   bool joins_many(Entry& entry, std::span<const Tensor> values, const PushPath& path) const;
   base::Status push_one(Entry& entry, std::span<const Tensor> values, const PushPath& path);
   base::Status push_rows(Entry& entry, std::span<const Tensor> values, const PushPath& path);

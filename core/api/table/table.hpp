@@ -62,8 +62,9 @@ class Table {
   virtual bool add_here(const shard::Shard::Make&, base::Status* /*status*/) { return false; }
   /// Likewise for values that exist already.
   virtual bool add_here(const std::byte*, base::Status* /*status*/) { return false; }
-  /// The table's shard, if it is in the memory of a device, all of it lies in this process, no worker waits for another, and any value is
-  /// allowed: the caller may add to it, or read it, and counts as having done so. Null: nothing was done, or `status` is an error.
+  /// The table's shard, if it is in the memory of a device, all of it lies in this process, and no worker waits for another: the caller may add
+  /// to it, after checking values if the table rejects some, or read it, and counts as having done so. Null: nothing was done, or `status` is an
+  /// error.
   virtual shard::OnDevice* on_device_here(bool /*adds*/, base::Status* /*status*/) { return nullptr; }
   /// Prefetches into the caches what a call reads first. Call it early with `soon` false, and later with true.
   virtual void expect(bool /*soon*/) const {}
@@ -92,6 +93,10 @@ class Table {
   virtual base::Status close() = 0;
   virtual base::Status destroy() = 0;
 };
+
+/// Asynchronous changes of this size and more, and those from devices, begin while their values are still being copied. The window has room for all
+/// of a smaller one, which would leave before a call of higher priority that comes a moment later.
+inline constexpr uint64_t kCopiedAlongBytes = 16 << 20;
 
 /// A table for which Table::joins_many() holds, and all of its values.
 struct ManyAdd {

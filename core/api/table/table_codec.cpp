@@ -23,9 +23,7 @@ base::Status TableHandle::encode(std::span<const table::ChunkRange> pieces, cons
     for (const table::ChunkRange& piece : pieces) there.push_back({piece.offset, piece.count, piece.encoded_at});
     auto encoding = codec::DeviceEncoding::make(*gradient.device, codec, spec_.dtype, there);
     if (!encoding.ok()) return encoding.status();
-    const auto wide = gradient.device->allocate(encoding.value().wide_bytes(), tensor::Allocator::Content::kAnything);
-    if (!wide.ok()) return wide.status();
-    if (auto status = encoding.value().run(values, residual, wide.value()->data()); !status.ok()) return status;
+    if (auto status = encoding.value().run(values, residual); !status.ok()) return status;
     return encoding.value().read(out);
   }
   const size_t left_bytes = tensor::dtype_bytes(tensor::storage_dtype(spec_.dtype));

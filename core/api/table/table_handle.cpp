@@ -26,11 +26,14 @@ constexpr base::Nanos kOwnChanges = std::chrono::milliseconds(50);
 /// From this size on, a get from a merging table first waits for the round by a message, and then reads in place.
 constexpr uint64_t kReadHereBytes = 64 << 10;
 
-/// Asynchronous changes of this size and more begin while their values are still being copied. The window has room for all of a smaller one,
-/// which would leave before a call of higher priority that comes a moment later.
-constexpr uint64_t kCopiedAlongBytes = 16 << 20;
+std::vector<int64_t> every_row(const TableSpec& spec) {
+  std::vector<int64_t> rows(spec.rows);
+  std::iota(rows.begin(), rows.end(), int64_t{0});
+  return rows;
+}
 
-/// The bytes of a dense table's values that go to each server.
+}  // namespace
+
 std::vector<base::Filling::Range> ranges_of_servers(const TableSpec& spec, size_t servers) {
   std::vector<base::Filling::Range> ranges;
   for (size_t server = 0; server < servers; ++server) {
@@ -39,14 +42,6 @@ std::vector<base::Filling::Range> ranges_of_servers(const TableSpec& spec, size_
   }
   return ranges;
 }
-
-std::vector<int64_t> every_row(const TableSpec& spec) {
-  std::vector<int64_t> rows(spec.rows);
-  std::iota(rows.begin(), rows.end(), int64_t{0});
-  return rows;
-}
-
-}  // namespace
 
 base::Status check_size(const TableSpec& spec, uint64_t rows, uint64_t count, mv_dtype dtype) {
   if (dtype != MV_RAW && dtype != spec.dtype)
@@ -58,8 +53,16 @@ base::Status check_size(const TableSpec& spec, uint64_t rows, uint64_t count, mv
                      dtype == MV_RAW ? "bytes" : "values", rows, spec.cols, rows * spec.cols * unit);
 }
 
-base::Status check_finite(const TableSpec& spec, uint64_t rows, const void* values) {
-  if (!spec.rejects_nonfinite() || math::all_finite_bytes(spec.dtype, static_cast<const std::byte*>(values), rows * spec.cols)) return {};
+base::Status check_finite(const TableSpec& spec, uint64_t rows, const void* values, tensor::Device* device) {
+  if (!spec.rejects_nonfinite() || !tensor::is_floating(spec.dtype)) return {};
+  if (device != nullptr) {
+    const tensor::Device::Floats all{spec.dtype, values, rows * spec.cols};
+    const auto found = device->first_nonfinite({&all, 1});
+    if (!found.ok()) return found.status();
+    if (found.value() == 1) return {};
+  } else if (math::all_finite_bytes(spec.dtype, static_cast<const std::byte*>(values), rows * spec.cols)) {
+    return {};
+  }
   return base::error(MV_ENONFINITE, "table \"{}\" rejects NaN and infinity (reject_nonfinite)", spec.name);
 }
 
@@ -70,8 +73,7 @@ TableHandle::TableHandle(Calls& calls, Mappings& mappings, table::TableViewRef t
       own_(std::move(own)),
       all_own_(own_ != nullptr && (table_->servers.size() == 1 || (!spec_.is_keyed() && own_->rows().count == spec_.rows))),
       changes_own_(own_ != nullptr && table_->consistency != shard::Consistency::kMerge),
-      // All values must be known to be finite before any is added.
-      is_simple_(all_own_ && table_->consistency == shard::Consistency::kAsync && !spec_.is_keyed() && !spec_.rejects_nonfinite()),
+      is_simple_(all_own_ && table_->consistency == shard::Consistency::kAsync && !spec_.is_keyed()),
       joins_many_(shard::is_small_key(spec_) && !changes_own_ && (table_->consistency == shard::Consistency::kMerge || table_->consistency == shard::Consistency::kAsync)),
       home_(joins_many_ ? static_cast<uint32_t>(shard::home_of(spec_, table_->servers.size())) : 0),
       bytes_(joins_many_ ? static_cast<uint32_t>(spec_.bytes()) : 0),
@@ -117,7 +119,7 @@ Started TableHandle::add(const Rows& rows, const ConstData& data, const CallOpti
   return change(wire::Write::Add, rows, data, options);
 }
 bool TableHandle::adds_here(base::Status* status) {
-  if (!is_simple_) return false;
+  if (!is_simple_ || spec_.rejects_nonfinite()) return false;  // all values must be known to be finite before any is added
   if (own_->destroyed)
     *status = usable();
   else
@@ -184,7 +186,7 @@ Started TableHandle::peek(const Rows& rows, const MutableData& data, const CallO
 
 base::Status TableHandle::check_change(const Rows& rows, const ConstData& data) {
   if (base::Status wrong = check_shape(rows, data.count, data.dtype); !wrong.ok()) return wrong;
-  if (base::Status wrong = check_finite(spec_, rows.all ? spec_.rows : rows.count, data.values); !wrong.ok()) return wrong;
+  if (base::Status wrong = check_finite(spec_, rows.all ? spec_.rows : rows.count, data.values, data.device); !wrong.ok()) return wrong;
   return usable();
 }
 
@@ -242,7 +244,7 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
     request.reserved = token.value();
   }
   const std::span<const std::byte> bytes(values.bytes, values.size);
-  std::shared_ptr<base::Filling> filling;
+  std::shared_ptr<base::Filling> filling = values.filling;
   if (values.keep != nullptr)
     request.source = base::Payload::kept(bytes, values.keep);
   else if (blocking)

@@ -18,10 +18,12 @@
 
 namespace mv::api {
 
+/// The bytes of a dense table's values that go to each server.
+std::vector<base::Filling::Range> ranges_of_servers(const TableSpec& spec, size_t servers);
 /// MV_ESHAPE or MV_EDTYPE if `count` elements of `dtype` are not `rows` rows of it.
 base::Status check_size(const TableSpec& spec, uint64_t rows, uint64_t count, mv_dtype dtype);
-/// MV_ENONFINITE if the table rejects values that are among these, in the host's memory.
-base::Status check_finite(const TableSpec& spec, uint64_t rows, const void* values);
+/// MV_ENONFINITE if the table rejects values that are among these, in the memory of the device or, with null, of the host.
+base::Status check_finite(const TableSpec& spec, uint64_t rows, const void* values, tensor::Device* device = nullptr);
 
 class TableHandle final : public Table {
  public:
@@ -66,6 +68,7 @@ class TableHandle final : public Table {
     const std::byte* bytes = nullptr;
     uint64_t size = 0;
     std::shared_ptr<const void> keep;  ///< null: the caller's memory
+    std::shared_ptr<base::Filling> filling = nullptr;  ///< they are still being copied to `bytes`
   };
 
   Started change(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
@@ -75,6 +78,8 @@ class TableHandle final : public Table {
   Started change_from_device(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
   Started fetch_to_device(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options);
   shard::OnDevice* shard_on(const tensor::Device& device, const Rows& rows, const void* values) const;
+  bool copies_along(const Rows& rows) const;
+  Started change_copied_along(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
   tensor::Tensor tensor_on(tensor::Device& device, const Rows& rows, const void* values) const;
   base::Status named(const base::Status& status) const;
   template <typename Work>
@@ -130,7 +135,7 @@ class TableHandle final : public Table {
   const std::shared_ptr<shard::Shard> own_;
   const bool all_own_;  ///< the whole table lies in this process
   const bool changes_own_;  ///< callers change this process's part directly
-  const bool is_simple_;    ///< async, dense, wholly in this process, and any value is allowed
+  const bool is_simple_;    ///< async, dense, and wholly in this process
   const bool joins_many_;   ///< a small key whose shard callers here do not change directly
   const uint32_t home_, bytes_;  ///< of a small key
   const MappingRef mapping_;  ///< null if there is nothing to map

@@ -1,5 +1,8 @@
 // TableHandle: changes from, and gets into, arrays in the memory of a device of this process.
 
+#include <algorithm>
+#include <deque>
+
 #include "api/staging/staging.hpp"
 #include "api/table/table_handle.hpp"
 #include "math/kernels.hpp"
@@ -10,7 +13,7 @@ namespace mv::api {
 
 /// This process's shard, if it is on this device and a call reaches all of the table there. Null: the values go by the host.
 shard::OnDevice* TableHandle::shard_on(const tensor::Device& device, const Rows& rows, const void* values) const {
-  const bool is_direct = all_own_ && table_->consistency == shard::Consistency::kAsync && !spec_.rejects_nonfinite();
+  const bool is_direct = all_own_ && table_->consistency == shard::Consistency::kAsync;
   const bool can = is_direct && !(rows.all && spec_.is_keyed());  // all rows of a keyed table go one by one
   shard::OnDevice* const shard = can ? own_->on_device() : nullptr;
   const bool is_aligned = reinterpret_cast<uintptr_t>(values) % spec_.element_bytes() == 0;  // kernels need it
@@ -28,6 +31,12 @@ tensor::Tensor TableHandle::tensor_on(tensor::Device& device, const Rows& rows, 
   return tensor;
 }
 
+/// Whether a change is sent while later parts of its values are still copied from a device.
+bool TableHandle::copies_along(const Rows& rows) const {
+  const bool is_at_once = changes_own_ && (all_own_ || own_->on_device() != nullptr);
+  return rows.all && !spec_.is_keyed() && bytes_of(rows) >= kCopiedAlongBytes && table_->consistency != shard::Consistency::kSync && !is_at_once;
+}
+
 /// A device does not know the table.
 base::Status TableHandle::named(const base::Status& status) const {
   return status.ok() || status.text().starts_with("table ") ? status : base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
@@ -43,17 +52,44 @@ Started TableHandle::work_here(const CallOptions& options, const Work& work) {
   return {{}, call};
 }
 
+/// All copies are queued at once, so that they wait for nothing but each other when the first ones have arrived.
+Started TableHandle::change_copied_along(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options) {
+  if (const base::Status wrong = check_change(rows, data); !wrong.ok()) return {named(wrong), nullptr};
+  const auto room = data.device->staging().allocate(bytes_of(rows), tensor::Allocator::Content::kAnything);
+  if (!room.ok()) return {named(room.status()), nullptr};
+  std::byte* const to = room.value()->data();
+  const std::vector<base::Filling::Range> ranges = ranges_of_servers(spec_, table_->servers.size());
+  std::deque<std::unique_ptr<tensor::Arrival>> pieces;
+  for (const auto& [begin, end] : base::Filling::pieces(ranges)) {
+    auto piece = data.device->begin_to_host(to + begin, static_cast<const std::byte*>(data.values) + begin, end - begin);
+    if (!piece.ok()) return {named(piece.status()), nullptr};
+    pieces.push_back(std::move(piece).value());
+  }
+  base::Status copied;
+  const auto arrive = [&](size_t begin, size_t end) {
+    if (copied.ok()) copied = pieces.front()->wait();
+    pieces.pop_front();
+    if (!copied.ok()) std::fill_n(to + begin, end - begin, std::byte{0});  // the message has begun, and must end
+  };
+  const auto filling = std::make_shared<base::Filling>(room.value(), ranges, arrive);
+  filling->copy_some();
+  if (!copied.ok()) return {named(copied), nullptr};
+  const Started started = change_checked(write, rows, {to, bytes_of(rows), room.value(), filling}, options);
+  return copied.ok() ? started : Started{named(copied), nullptr};
+}
+
 Started TableHandle::change_from_device(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options) {
   if (const base::Status wrong = check_shape(rows, data.count, data.dtype); !wrong.ok()) return {wrong, nullptr};
   const bool are_unique = rows.all || math::strictly_increasing({rows.ids, rows.count});  // others are summed on the host
   if (shard::OnDevice* const shard = shard_on(*data.device, rows, data.values); shard != nullptr && write == wire::Write::Add && are_unique) {
-    if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};
+    if (const base::Status wrong = check_change(rows, data); !wrong.ok()) return {named(wrong), nullptr};
     count(table::Use::kAdd, table::Path::kHere, rows);
     const shard::Worker worker = calls_.identity().worker_id;
     const tensor::Tensor values = tensor_on(*data.device, rows, data.values);
     const shard::OnDevice::Addition addition{shard, {&values, 1}};
     return work_here(options, [&] { return rows.all ? shard->add_together(worker, {&addition, 1}, {}) : shard->add_held(worker, values); });
   }
+  if (copies_along(rows)) return change_copied_along(write, rows, data, options);
   const auto staging = std::make_shared<Staging>();
   const auto copy = staging->stage(static_cast<const std::byte*>(data.values), bytes_of(rows), Staging::Use::kRead, *data.device);
   if (!copy.ok()) return {named(copy.status()), nullptr};

@@ -306,8 +306,8 @@ template <typename Formula>
 inline constexpr int kBlocks<Update<float, Formula>> = Formula::kBatch == 1 ? 5 : 1;
 template <>
 inline constexpr int kBlocks<Update<float, FormulaADAGRAD>> = 4;
-template <uint32_t kBits>
-inline constexpr int kBlocks<Over<EncodeBits<kBits>, kTile>> = kBits == 1 ? 5 : 1;
+template <uint32_t kBits, typename T>
+inline constexpr int kBlocks<Over<EncodeBits<kBits, T>, kTile>> = kBits == 1 ? 5 : 1;
 template <bool kAdds, bool kFours>
 inline constexpr int kBlocks<Over<DecodeInt8<kAdds, kFours>, kTile>> = kAdds ? 1 : 8;
 

@@ -41,7 +41,7 @@ void KeyedDeviceShard::set_rows(std::span<const int64_t> rows, const std::byte* 
   });
 }
 
-void KeyedDeviceShard::add_rows(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) {
+void KeyedDeviceShard::add_rows(Worker, std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) {
   const Stream& stream = device_.current();
   const auto fill = model_->work == Model::Work::kCopies ? ReachedRows::Fill::kAnything : ReachedRows::Fill::kInitial;
   count_add(model_, piece, [&](const shard::Step* step) {
@@ -119,7 +119,7 @@ base::Status KeyedDeviceShard::read_together(Worker, std::span<const Reading>) {
 
 base::Status KeyedDeviceShard::set_updater(const shard::UpdaterSpec& updater) {
   if (auto status = check_keyed(updater); !status.ok()) return status;
-  if (auto status = check_updater(updater); !status.ok()) return base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
+  if (auto status = check_updater(updater, true); !status.ok()) return base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
   auto model = std::make_shared<Model>();
   model->use(updater, stored_);
   const std::lock_guard lock(mutex_);

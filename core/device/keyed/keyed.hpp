@@ -39,7 +39,7 @@ class KeyedDeviceShard final : public ModelShard, public std::enable_shared_from
   KeyedDeviceShard(shard::SpecRef spec, const shard::Position& place, TensorDevice& device, std::mutex& mutex);
 
   void add(ReachedRows& reached, std::span<const int64_t> rows, const shard::Step* step);
-  void add_rows(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) override;
+  void add_rows(shard::Worker worker, std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) override;
   void set_rows(std::span<const int64_t> rows, const std::byte* values) override;
   void erase_rows(std::span<const int64_t> rows) override { slots_.erase(rows); }
   void restore_rows(const shard::Restored& rows);

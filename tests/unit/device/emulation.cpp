@@ -428,8 +428,11 @@ void run_from(const Body& body, uint64_t tile, typename Body::Shared& shared) {
   if constexpr (kStep + 1 < Body::kSteps) run_from<kStep + 1>(body, tile, shared);
 }
 
-mv_status compute(uint32_t kernel, const void* work, uint64_t bytes) {
-  const mv_status status = dispatch(kernel, work, bytes, []<typename Body>(const Body& body) {
+/// @param launches  becomes the number of launches of CUDA's plug-in
+mv_status compute(uint32_t kernel, const void* work, uint64_t bytes, int64_t* launches) {
+  *launches = 0;
+  const mv_status status = dispatch(kernel, work, bytes, [&]<typename Body>(const Body& body) {
+    ++*launches;
     for (uint64_t tile = body.tiles(); tile-- > 0;) {
       if constexpr (requires { Body::kSteps; }) {
         typename Body::Shared shared;
@@ -445,13 +448,15 @@ mv_status compute(uint32_t kernel, const void* work, uint64_t bytes) {
 }
 mv_status launch(int32_t device, mv_device_stream stream, uint32_t kernel, const void* work, uint64_t bytes) {
   if (const auto recorded = record(stream, kernel, work, bytes)) return *recorded;
-  ++submitted;
   ++launches;
   spend_launch(device);
   if (const mv_status status = check(device); status != MV_OK) return status;
   const Access access;
   read_pending();
-  return compute(kernel, work, bytes);
+  int64_t made = 0;
+  const mv_status status = compute(kernel, work, bytes, &made);
+  submitted += made;
+  return status;
 }
 
 mv_status graph_begin(int32_t device, mv_device_stream stream) {
@@ -496,7 +501,8 @@ mv_status graph_launch(int32_t device, mv_device_stream stream, mv_device_graph 
       if (status == MV_OK) std::memcpy(copy.to, copy.from, copy.bytes);
       spend_between_devices(copy.to, copy.from, copy.bytes);
     } else {
-      status = compute(item.kernel, item.work.data(), item.work.size());
+      int64_t made = 0;
+      status = compute(item.kernel, item.work.data(), item.work.size(), &made);
     }
     if (status != MV_OK) return status;
   }

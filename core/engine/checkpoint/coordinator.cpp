@@ -138,33 +138,6 @@ void Coordinator::worker_lost(base::Peer worker, const base::Status& why) {
   worker_finished(worker);
 }
 
-/// Ends calls that a lost coordinator has already answered to another worker, which therefore does not repeat them.
-void Coordinator::end_what_has_ended() {
-  for (auto& [worker, requests] : waiting_) std::erase_if(requests, [this](const Request& request) { return has_ended(request); });
-}
-
-bool Coordinator::has_ended(const Request& request) {
-  if (!request.again || request.call == 0) return false;
-  const Ended* latest = nullptr;
-  for (const auto& [worker, ended] : ended_)
-    if (ended.last >= request.call && (latest == nullptr || ended.last < latest->last)) latest = &ended;
-  if (latest == nullptr) return false;
-  const bool is_known = latest->last == request.call;
-  if (!is_known && !request.resumed.empty()) return false;  // the files show how it has ended
-  if (!is_known || latest->status != MV_OK) {
-    server_.fail(request.asked, base::error(is_known ? latest->status : MV_EPEERLOST, "the checkpoint failed with its coordinator, which was lost"));
-  } else if (request.loads) {
-    Clocks clocks;
-    for (const auto& table : served_.served(0)->entries({})) clocks.emplace(table.spec.name, table.clock);
-    const auto written = write_clocks(clocks);
-    if (!written.ok()) return server_.fail(request.asked, written.status()), true;
-    server_.answer(request.asked, builder_.finish(wire::Body::Loaded, wire::CreateLoaded(builder_.fbb(), request.call), written.value()));
-  } else {
-    server_.answer(request.asked, builder_.answer({}));
-  }
-  return true;
-}
-
 /// Begins the next job if all live workers have requested one.
 void Coordinator::settle() {
   if (served_.served(0) != nullptr) end_what_has_ended();

@@ -571,7 +571,7 @@ def test_a_push_of_rows_or_from_the_host_that_lacks_memory_changes_nothing(place
                 assert bits(kept) == bits(other), (number, key)
             if done and number > 3:
                 break
-        assert 3 < failures < 50
+        assert 1 < failures < 50
 
 
 @pytest.mark.parametrize("places", [("cuda:0", SECOND, "cpu"), (SECOND, "cuda:0", "cuda:0"), ("cpu", SECOND, "cuda:0"), ("cuda:0", "cuda:0", "cuda:0")])

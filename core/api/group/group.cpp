@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/per_thread.hpp"
+
 namespace mv::api {
 
 using collective::Kind;
@@ -55,7 +57,8 @@ base::Status check_apart(const collective::Operation& operation) {
     size_t array;
     bool is_written;
   };
-  std::vector<Place> places;
+  auto& places = base::per_thread<std::vector<Place>>();  // calls are repeated
+  places.clear();
   const auto add = [&](const std::byte* data, size_t i, bool is_written) {
     const auto begin = reinterpret_cast<uintptr_t>(data);
     if (const uint64_t bytes = operation.out[i].bytes(); data != nullptr && bytes > 0) places.push_back({begin, begin + bytes, i, is_written});

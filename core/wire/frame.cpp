@@ -1,6 +1,7 @@
 #include "wire/frame.hpp"
 
 #include <bit>
+#include <cstddef>
 #include <cstring>
 
 namespace mv::wire {
@@ -50,6 +51,18 @@ void stamp(base::Frame& frame, uint64_t seq, uint64_t done) {
 
 void stamp_part(base::Frame& frame, uint32_t part) {
   flatbuffers::GetMutableRoot<Message>(frame.head.data() + kPrefixBytes)->mutate_part(part);
+}
+
+base::Frame frame_like(std::span<const std::byte> blank, std::span<const std::byte> copied, const base::PayloadRef& referred) {
+  base::Frame frame;
+  frame.head.reserve(blank.size() + padded(copied.size()));
+  frame.head.assign(blank.begin(), blank.end());
+  frame.head.insert(frame.head.end(), copied.begin(), copied.end());
+  frame.head.resize(blank.size() + padded(copied.size()));
+  const uint64_t payload_bytes = referred != nullptr ? referred->size() : copied.size();
+  std::memcpy(frame.head.data() + offsetof(RawPrefix, payload_bytes), &payload_bytes, sizeof payload_bytes);
+  frame.tail = referred;
+  return frame;
 }
 
 base::Status check(const base::Frame& frame) {

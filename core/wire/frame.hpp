@@ -42,6 +42,8 @@ base::Result<const Message*> read_header(std::span<const std::byte> bytes);
 void stamp(base::Frame& frame, uint64_t seq, uint64_t done);
 /// Writes Message.part into a frame's header.
 void stamp_part(base::Frame& frame, uint32_t part);
+/// A copy of a frame without a payload, with one that is copied or referred to.
+base::Frame frame_like(std::span<const std::byte> blank, std::span<const std::byte> copied, const base::PayloadRef& referred);
 /// Checks a frame that was received as bytes inside of a message. MV_EPROTOCOL if it is not what FrameBuilder makes.
 base::Status check(const base::Frame& frame);
 /// A copy of a header in memory of its own. FlatBuffers does not report the extent of a message, so it is serialized again.

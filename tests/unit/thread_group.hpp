@@ -58,7 +58,7 @@ class ThreadGroups {
       return about;
     }
     const std::vector<int64_t>& members() const override { return members_; }
-    mv::api::Started run(Operation operation, const mv::api::CallOptions& options) override {
+    mv::api::Started run(Operation&& operation, const mv::api::CallOptions& options) override {
       return all_.begin(rank_, std::move(operation), options);
     }
     mv::base::Result<mv::collective::Shape> drain(const mv::api::CallOptions&) override { return all_.drain(rank_); }

@@ -59,7 +59,7 @@ Started Calls::wait_blocking(const CallRef& call, const CallOptions& options, tr
   return {call->status(), nullptr};
 }
 
-Started Calls::run(const CallRef& call, const CallOptions& options, table::Request request, const std::function<void()>& meanwhile) {
+Started Calls::run(const CallRef& call, const CallOptions& options, table::Request&& request, const std::function<void()>& meanwhile) {
   request.operation = call;
   if (request.kind == table::OpKind::kChange) call->set_table(request.table);
   transport::Task begin = [this, request = std::move(request)]() mutable { member().tables().begin(std::move(request)); };
@@ -70,7 +70,7 @@ Started Calls::run(const CallRef& call, const CallOptions& options, table::Reque
   return blocking ? wait_blocking(call, options, {}) : Started{{}, call};
 }
 
-void Calls::forget(table::Request request, const std::function<void()>& meanwhile) {
+void Calls::forget(table::Request&& request, const std::function<void()>& meanwhile) {
   loop_.post([this, request = std::move(request)]() mutable { member().tables().begin(std::move(request)); });
   runtime_.no_way_back(meanwhile);  // this process's own part; the rest is on its way and may refer to the caller's memory
 }

@@ -44,13 +44,13 @@ class Calls {
   CallRef group(const CallOptions& options) { return make_call(options, false); }
   static void close_group(const CallRef& group, std::function<base::Status()> finish) { group->close_group(std::move(finish)); }
   /// Begins a call on the loop, runs `meanwhile`, if given, on this thread, and waits if the call is blocking.
-  Started run(const CallRef& call, const CallOptions& options, table::Request request, const std::function<void()>& meanwhile);
+  Started run(const CallRef& call, const CallOptions& options, table::Request&& request, const std::function<void()>& meanwhile);
   /// Begins an engine's operation on the loop, which completes `call`, and waits if the call is blocking.
   Started start(const CallRef& call, const CallOptions& options, transport::Task begin);
   /// Waits for a call as a blocking one does, after running `begin`, if given, on the loop.
   Started wait_blocking(const CallRef& call, const CallOptions& options, transport::Task begin);
   /// Begins a fire-and-forget call and returns.
-  void forget(table::Request request, const std::function<void()>& meanwhile);
+  void forget(table::Request&& request, const std::function<void()>& meanwhile);
   /// The same for a small change, which may share a message with earlier ones. `change`: ids and values.
   void forget_small(const table::TableViewRef& table, const table::SmallForm& form, std::span<const std::byte> change, uint64_t reserved);
   /// Blocks while too many bytes of asynchronous calls are in flight. Returns the reservation,

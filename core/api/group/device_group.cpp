@@ -60,7 +60,7 @@ bool DeviceGroup::take_directly(const Operation& operation, uint64_t* number) {
   return is_idle() && !(DeviceReducer::suits(operation) && reducer_.asks_at(*number));
 }
 
-Started DeviceGroup::run(Operation operation, const CallOptions& options) {
+Started DeviceGroup::run(Operation&& operation, const CallOptions& options) {
   if (collective::is_between_two(operation.kind)) return below_->run(std::move(operation), options);
   const collective::Setting& setting = messages_->engine()->setting();
   if (base::Status wrong = check_operation(operation, setting.rank, setting.size); !wrong.ok()) return {std::move(wrong), nullptr};
@@ -73,7 +73,7 @@ Started DeviceGroup::run(Operation operation, const CallOptions& options) {
 }
 
 /// Only all-reduces that suit may still be on devices.
-Started DeviceGroup::run_staged_below(Operation operation, const CallOptions& options) {
+Started DeviceGroup::run_staged_below(Operation&& operation, const CallOptions& options) {
   std::shared_ptr<Staging> staging;
   if (DeviceReducer::suits(operation)) {
     const collective::Setting& setting = messages_->engine()->setting();

@@ -30,7 +30,7 @@ class DeviceGroup final : public Group, public std::enable_shared_from_this<Devi
   GroupInfo info() override;
   const std::vector<int64_t>& members() const override { return below_->members(); }
   bool takes_devices(const collective::Operation& operation) const override { return reducer_.is_in_use() && DeviceReducer::suits(operation); }
-  Started run(collective::Operation operation, const CallOptions& options) override;
+  Started run(collective::Operation&& operation, const CallOptions& options) override;
   base::Result<collective::Shape> drain(const CallOptions& options) override;
   base::Result<CustomReductionRef> custom(collective::Operation operation, const CallOptions& options) override;
   base::Result<GroupRef> shrink(const CallOptions& options) override;
@@ -48,7 +48,7 @@ class DeviceGroup final : public Group, public std::enable_shared_from_this<Devi
   };
   bool is_idle() const { return jobs_.empty() && !is_busy_; }
   bool take_directly(const collective::Operation& operation, uint64_t* number);
-  Started run_staged_below(collective::Operation operation, const CallOptions& options);
+  Started run_staged_below(collective::Operation&& operation, const CallOptions& options);
   void push(Job job);
   Started await(const std::shared_ptr<Call>& call, const CallOptions& options);
   void withdraw(const Call& call, mv_status code);

@@ -79,7 +79,7 @@ class Group {
   virtual bool takes_devices(const collective::Operation&) const { return false; }
   /// Any operation except kCustom and kDrain. Its memory is lent until the call ends. Only the two ranks of a kSend or
   /// kRecv make it; it may overlap with other operations.
-  virtual Started run(collective::Operation operation, const CallOptions& options) = 0;
+  virtual Started run(collective::Operation&& operation, const CallOptions& options) = 0;
   /// Waits for the other ranks' next operation. If they reduce, run() of that shape must follow. Blocking only.
   virtual base::Result<collective::Shape> drain(const CallOptions& options) = 0;
   /// kCustom; `operation.in` is empty. The memory is lent until end().

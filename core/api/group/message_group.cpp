@@ -180,7 +180,7 @@ GroupInfo MessageGroup::info() {
 
 // ---- operations
 
-Started MessageGroup::run(collective::Operation operation, const CallOptions& options) {
+Started MessageGroup::run(collective::Operation&& operation, const CallOptions& options) {
   const collective::Setting& setting = group_->setting();
   if (base::Status wrong = check_operation(operation, setting.rank, setting.size); !wrong.ok()) return {std::move(wrong), nullptr};
   const auto call = calls_.make_call(options, true);

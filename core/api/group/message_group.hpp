@@ -30,7 +30,7 @@ class MessageGroup final : public Group, public std::enable_shared_from_this<Mes
   void count_from_here() { before_ = info(); }
   GroupInfo info() override;
   const std::vector<int64_t>& members() const override { return members_; }
-  Started run(collective::Operation operation, const CallOptions& options) override;
+  Started run(collective::Operation&& operation, const CallOptions& options) override;
   base::Result<collective::Shape> drain(const CallOptions& options) override;
   base::Result<CustomReductionRef> custom(collective::Operation operation, const CallOptions& options) override;
   base::Result<GroupRef> shrink(const CallOptions& options) override;

@@ -212,7 +212,7 @@ base::Status SharedGroup::abort(const std::string& reason) {
 
 // ------------------------------------------------------------ operations
 
-Started SharedGroup::run(Operation operation, const CallOptions& options) {
+Started SharedGroup::run(Operation&& operation, const CallOptions& options) {
   if (collective::is_between_two(operation.kind)) return messages_->run(std::move(operation), options);
   const collective::Setting& setting = messages_->engine()->setting();
   if (base::Status wrong = check_operation(operation, setting.rank, setting.size); !wrong.ok()) return {std::move(wrong), nullptr};
@@ -240,7 +240,7 @@ Started SharedGroup::run(Operation operation, const CallOptions& options) {
 base::Status SharedGroup::by_messages(const Operation& operation, base::Nanos deadline) {
   CallOptions options;
   options.timeout = deadline == base::kNever ? base::kNever : std::max(base::Nanos{1}, deadline - calls_.loop().now());
-  return messages_->run(operation, options).status;
+  return messages_->run(Operation(operation), options).status;
 }
 
 /// Waits for a call that is queued behind others.

@@ -26,7 +26,7 @@ class SharedGroup final : public Group {
   /// Which algorithm each class of all-reduces uses, and why.
   std::vector<intranode::Decision> decisions() const { return context_->decisions(); }
   const std::vector<int64_t>& members() const override { return messages_->members(); }
-  Started run(collective::Operation operation, const CallOptions& options) override;
+  Started run(collective::Operation&& operation, const CallOptions& options) override;
   base::Result<collective::Shape> drain(const CallOptions& options) override;
   base::Result<CustomReductionRef> custom(collective::Operation operation, const CallOptions& options) override;
   base::Result<GroupRef> shrink(const CallOptions& options) override;

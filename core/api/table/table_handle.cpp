@@ -278,7 +278,7 @@ table::Request TableHandle::change_request(wire::Write write, const CallOptions&
   return request;
 }
 
-Started TableHandle::start_change(table::Request request, const CallOptions& options, const std::function<void()>& own_work) {
+Started TableHandle::start_change(table::Request&& request, const CallOptions& options, const std::function<void()>& own_work) {
   const bool in_step = counts_calls(table_->consistency);
   const CallRef call = options.mode == Mode::kOneWay ? nullptr : calls_.make_call(options, in_step && request.write == wire::Write::Add);
   const table::OpenChange open(*table_);

@@ -89,7 +89,7 @@ class TableHandle final : public Table {
                       std::byte* out) const;
   void change_own_encoded(std::span<const table::ChunkRange> pieces, const std::byte* encoded, const codec::Codec& codec);
   table::Request change_request(wire::Write write, const CallOptions& options);
-  Started start_change(table::Request request, const CallOptions& options, const std::function<void()>& own_work);
+  Started start_change(table::Request&& request, const CallOptions& options, const std::function<void()>& own_work);
   Started change_checked(wire::Write write, const Rows& rows, const Values& values, const CallOptions& options);
   void count(table::Use use, table::Path path, const Rows& rows) { uses_.count(use, path, rows.all, rows.count); }
   /// A read of memory, after `needed` adds of this worker to a merging table.

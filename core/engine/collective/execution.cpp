@@ -32,8 +32,8 @@ void Chunk::keep() {
   bytes = *own;
 }
 
-Execution::Execution(Owner& owner, Value value, Schedule schedule, int32_t rank, std::span<const int32_t> hosts, bool manual)
-    : owner_(owner), value_(std::move(value)), schedule_(std::move(schedule)), is_small_(value_.bytes({0, value_.count()}) <= kCopied),
+Execution::Execution(Owner& owner, Value value, std::shared_ptr<const Schedule> schedule, int32_t rank, std::span<const int32_t> hosts, bool manual)
+    : owner_(owner), value_(std::move(value)), shared_schedule_(std::move(schedule)), schedule_(*shared_schedule_), is_small_(value_.bytes({0, value_.count()}) <= kCopied),
       reductions_(steps_to_reduce(schedule_)), rank_(rank), hosts_(hosts), manual_(manual) {}
 
 base::Status Execution::advance() {
@@ -75,10 +75,14 @@ bool Execution::receive_more(base::Status* wrong) {
     step_received_ = 0;
     return true;
   }
-  auto& queue = waiting_[step.from];
-  if (queue.empty()) return false;
-  const Chunk chunk = std::move(queue.front());
-  queue.pop_front();
+  if (!turn_) {
+    const auto early = waiting_.find(step.from);
+    if (early == waiting_.end()) return false;
+    turn_ = std::move(early->second.front());
+    early->second.pop_front();
+    if (early->second.empty()) waiting_.erase(early);
+  }
+  const Chunk chunk = *std::exchange(turn_, std::nullopt);
   *wrong = take(step, chunk);
   owner_.chunk_taken(chunk);
   ++moves_;
@@ -181,9 +185,16 @@ void Execution::emit(const Step& step, const Range& chunk, bool written_over) {
   const std::span<std::byte> memory = value_.present(head);
   const bool elsewhere = memory.data() != value_.contiguous(head).data();
   const size_t bytes = value_.bytes(head);
-  Outgoing sent{chunk, nullptr, ++emitted_};
+  Outgoing sent{chunk, {}, nullptr, ++emitted_};
   sent.tail.size = value_.bytes(behind);
-  value_.gather(behind, sent.tail.data.data());
+  if (sent.tail.size > 0) value_.gather(behind, sent.tail.data.data());
+  step_sent_ += chunk.count;
+  if (bytes <= wire::kSmallPayloadBytes) {
+    std::array<std::byte, wire::kSmallPayloadBytes> gathered;
+    if (memory.empty()) value_.gather(head, gathered.data());
+    sent.small = memory.empty() ? std::span<const std::byte>(gathered).first(bytes) : memory;
+    return owner_.send_chunk(step.to, sent);
+  }
   base::PayloadRef& payload = sent.payload;
   if (memory.empty()) {
     const std::shared_ptr<std::byte[]> gathered(new std::byte[bytes]);
@@ -192,19 +203,19 @@ void Execution::emit(const Step& step, const Range& chunk, bool written_over) {
   } else {
     payload = written_over && !elsewhere ? base::Payload::copy(memory) : base::Payload::lent(memory);
   }
-  step_sent_ += chunk.count;
-  const bool copied = bytes <= wire::kSmallPayloadBytes;  // when they are sent
-  sent.awaited = !copied && (!is_small_ || payload->shared() != nullptr);
-  if (!copied) {
-    under_way_ += bytes;
-    lent_.push_back({emitted_, chunk, payload, bytes, sent.awaited, elsewhere});
-  }
+  sent.awaited = !is_small_ || payload->shared() != nullptr;
+  under_way_ += bytes;
+  lent_.push_back({emitted_, chunk, payload, bytes, sent.awaited, elsewhere});
   owner_.send_chunk(step.to, sent);
 }
 
 void Execution::received(int32_t from, Chunk chunk) {
-  const bool now = receiving_ < schedule_.size() && schedule_[receiving_].from == from && waiting_[from].empty() && !waits_for_owner();
-  if (!now) chunk.keep();  // otherwise it is used before this returns to the transport
+  const bool now = receiving_ < schedule_.size() && schedule_[receiving_].from == from && is_first(from) && !waits_for_owner();
+  if (now) {  // it is used before this returns to the transport
+    turn_ = std::move(chunk);
+    return;
+  }
+  chunk.keep();
   waiting_[from].push_back(std::move(chunk));
 }
 
@@ -220,8 +231,7 @@ void Execution::sent(uint64_t number) {
 base::SinkRef Execution::place(int32_t from, const Range& range, size_t bytes) {
   if (stopped_ || waits_for_owner() || receiving_ == schedule_.size()) return nullptr;
   const Step& step = schedule_[receiving_];
-  const auto queue = waiting_.find(from);
-  if (step.from != from || step.arrival != Step::Arrival::kCopy || (queue != waiting_.end() && !queue->second.empty())) return nullptr;
+  if (step.from != from || step.arrival != Step::Arrival::kCopy || !is_first(from)) return nullptr;
   const uint64_t left = step.receive.count - step_received_;
   if (range.first != step.receive.first + step_received_ || range.count == 0 || range.count > left) return nullptr;
   std::span<std::byte> memory = value_.contiguous(range);
@@ -238,8 +248,9 @@ void Execution::stop() {
   if (std::exchange(stopped_, true)) return;
   for (const Sent& sent : lent_) sent.payload->make_owned();
   for (const Direct& direct : direct_) divert(*direct.sink);
-  for (auto& [from, queue] : waiting_)
-    for (const Chunk& chunk : std::exchange(queue, {})) owner_.chunk_taken(chunk);
+  if (turn_) owner_.chunk_taken(*std::exchange(turn_, std::nullopt));
+  for (const auto& [from, chunks] : std::exchange(waiting_, {}))
+    for (const Chunk& chunk : chunks) owner_.chunk_taken(chunk);
 }
 
 }  // namespace mv::collective

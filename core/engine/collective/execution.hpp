@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,13 +29,15 @@ struct Tail {
   std::span<const std::byte> bytes() const { return std::span(data).first(std::min(size, kTailBytes)); }
 };
 
-/// A chunk to be sent.
+/// A chunk to be sent. A small one is to be copied before send_chunk() returns, and nobody needs to know when it is taken.
 struct Outgoing {
   Range range;
-  base::PayloadRef payload;
-  uint64_t number = 0;   ///< among the chunks of an execution
-  bool awaited = false;  ///< this sender may wait until it is taken
+  std::span<const std::byte> small;    ///< its bytes, if there is no payload
+  base::PayloadRef payload = nullptr;  ///< those of a chunk of more than kSmallPayloadBytes
+  uint64_t number = 0;                 ///< among the chunks of an execution
+  bool awaited = false;                ///< this sender may wait until it is taken
   Tail tail = {};
+  size_t bytes() const { return payload != nullptr ? payload->size() : small.size(); }
 };
 
 /// A chunk that has arrived. Its sender learns that it was taken when `asked` is finished.
@@ -58,15 +61,17 @@ class Execution {
   class Owner {
    public:
     virtual ~Owner() = default;
-    /// Sends elements to a rank. The owner calls sent() with the number once the rank has taken them: soon if it is
-    /// `awaited`.
+    /// Sends elements to a rank. If they have a payload, the owner calls sent() with the number once the rank has taken
+    /// them: soon if it is `awaited`.
     virtual void send_chunk(int32_t to, const Outgoing& chunk) = 0;
     virtual void chunk_taken(const Chunk& chunk) = 0;
   };
 
   /// @param hosts   the host of each rank, see Layout; must outlive the execution. Empty: all ranks are on one
   /// @param manual  the caller reduces, see handed()
-  Execution(Owner& owner, Value value, Schedule schedule, int32_t rank, std::span<const int32_t> hosts, bool manual = false);
+  Execution(Owner& owner, Value value, std::shared_ptr<const Schedule> schedule, int32_t rank, std::span<const int32_t> hosts, bool manual = false);
+  Execution(Owner& owner, Value value, Schedule schedule, int32_t rank, std::span<const int32_t> hosts)
+      : Execution(owner, std::move(value), std::make_shared<const Schedule>(std::move(schedule)), rank, hosts) {}
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
   ~Execution() { stop(); }
@@ -131,13 +136,15 @@ class Execution {
   void vacate(const Range& range);
   void copy_rest();
   void emit(const Step& step, const Range& chunk, bool written_over);
+  bool is_first(int32_t from) const { return !turn_ && !waiting_.contains(from); }
   /// Whether its owner must act before it receives more.
   bool waits_for_owner() const { return handed_ || paused(); }
   bool is_manual(const Step& step) const { return manual_ && step.arrival == Step::Arrival::kReduce; }
 
   Owner& owner_;
   Value value_;
-  const Schedule schedule_;
+  const std::shared_ptr<const Schedule> shared_schedule_;
+  const Schedule& schedule_;
   const bool is_small_;      ///< the value, see kCopied
   const size_t reductions_;  ///< steps up to the last one that reduces
   const int32_t rank_;
@@ -146,6 +153,7 @@ class Execution {
   Value scratch_;
   size_t receiving_ = 0, sending_ = 0;             ///< current steps
   uint64_t step_received_ = 0, step_sent_ = 0;     ///< elements done of them
+  std::optional<Chunk> turn_;                      ///< arrived when it was its turn
   std::map<int32_t, std::deque<Chunk>> waiting_;   ///< by sender: arrived before their turn
   std::vector<Sent> lent_;                         ///< large chunks that are not taken yet
   size_t under_way_ = 0;                           ///< bytes of those

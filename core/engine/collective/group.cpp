@@ -12,23 +12,6 @@
 namespace mv::collective {
 
 namespace {
-/// On the wire, the note of an array is in the bits above its dtype.
-constexpr int kNoteShift = 4;
-constexpr uint8_t kDtypeMask = (1 << kNoteShift) - 1;
-static_assert(kMostNote << kNoteShift <= UINT8_MAX);
-/// The number of completed operations whose signatures are kept.
-constexpr size_t kRemembered = 256;
-
-/// A signal interrupts one rank only; for the others the operation is cancelled.
-mv_status code_for_others(mv_status code) { return code == MV_EINTR ? MV_ECANCELED : code; }
-
-void write_newcomers(Note& note, const Agreement::Newcomers& newcomers) {
-  for (const auto& [peer, place] : newcomers) {
-    note.peers.push_back(peer);
-    note.places.push_back(place);
-  }
-}
-
 /// Sorted and without duplicates, because a member may send anything.
 Agreement::Newcomers read_newcomers(const wire::GroupNote& note) {
   if (note.peers() == nullptr || note.places() == nullptr) return {};
@@ -72,6 +55,7 @@ Group::Group(const base::Clock& clock, Sender& sender, rpc::Server& server, base
 Group::~Group() { forget(); }
 
 void Group::choose_by(const Basis& basis) {
+  planner_.forget();
   setting_.costs = basis.costs;
   setting_.layout.beside = basis.beside;
   if (basis.beside == base::TransportKind::kUcx || basis.beside == base::TransportKind::kMpi) setting_.layout.between = basis.beside;
@@ -93,66 +77,6 @@ void Group::forget() {
 
 std::string Group::name(uint32_t rank) const { return fmt::format("rank {} of the group, {}", rank, members_.names[rank]); }
 
-// ---- words to the others
-
-/// Sends elements of an operation, or of a message to one rank.
-void Group::send_collect(uint32_t to, uint64_t op, const wire::Signature& signature, const Outgoing& chunk, std::function<void()> taken) {
-  // The receiver may write this chunk where it has sent from. The acknowledgement of what it sent goes first, which
-  // saves it a copy.
-  const base::Peer peer = members_.peers[to];
-  chunk.payload->size() > wire::kSmallPayloadBytes ? server_.acknowledge(peer) : server_.acknowledge_many(peer);
-  auto& builder = sender_.builder();
-  const auto tail = chunk.tail.size == 0 ? 0 : builder.fbb().CreateVector(reinterpret_cast<const uint8_t*>(chunk.tail.data.data()), chunk.tail.size);
-  const auto collect = wire::CreateCollect(builder.fbb(), members_.id, op, static_cast<uint32_t>(setting_.rank), chunk.range.first,
-                                           chunk.range.count, &signature, chunk.awaited, tail);
-  base::Frame frame = builder.finish(wire::Body::Collect, collect, chunk.payload);
-  sent_ += chunk.payload->size() + chunk.tail.size;
-  met_[to] = true;
-  sender_.send(members_.peers[to], std::move(frame), std::move(taken));
-}
-
-void Group::tell(uint32_t to, wire::GroupWord word, const Fill& fill) {
-  Note note;
-  note.group = members_.id;
-  note.word = word;
-  note.from = static_cast<uint32_t>(setting_.rank);
-  fill(note);
-  met_[to] = true;
-  sender_.send(members_.peers[to], frame_of(sender_.builder(), note));
-}
-
-void Group::tell_all(wire::GroupWord word, const Fill& fill) {
-  for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)
-    if (is_other(rank)) tell(rank, word, fill);
-}
-
-/// Another rank that has not left.
-bool Group::is_other(uint32_t rank) const { return static_cast<int32_t>(rank) != setting_.rank && !lost_.contains(rank) && !closed_.contains(rank); }
-
-void Group::tell_shape(uint32_t to, uint64_t op, const Active& active) {
-  tell(to, wire::GroupWord::Comes, [&](Note& note) {
-    note.op = op;
-    note.signature = active.running.signature();
-    for (const Array& array : active.running.operation().out) {
-      note.dtypes.push_back(static_cast<uint8_t>(array.dtype | array.note << kNoteShift));
-      note.counts.push_back(array.count);
-    }
-  });
-}
-
-void Group::tell_agreement(uint32_t to, const Agreement::Word& word) {
-  tell(to, word.decides ? wire::GroupWord::Decides : wire::GroupWord::Shrinks, [&](Note& note) {
-    note.status = code_for_others(broken_.code());  // for ranks that do not know the reason yet
-    note.text = broken_.text();
-    note.ranks = word.gone;
-    note.asks = word.asks;
-    note.grows = word.wish.grows;
-    note.size = word.wish.size;
-    note.decided = word.decided.ranks;
-    write_newcomers(note, word.decided.ranks.empty() ? word.wish.newcomers : word.decided.joined);
-  });
-}
-
 // ---- this rank's operations
 
 base::Status Group::refusal(const Operation& operation) const {
@@ -162,11 +86,18 @@ base::Status Group::refusal(const Operation& operation) const {
   return {};
 }
 
-void Group::begin(Operation operation, base::OperationRef call, Handed handed) {
+/// The state of an operation, which begins here if it is new.
+Group::Numbered& Group::numbered(uint64_t op) {
+  if (spare_number_.empty() || numbers_.contains(op)) return numbers_[op];
+  spare_number_.key() = op;
+  return numbers_.insert(std::move(spare_number_)).position->second;
+}
+
+void Group::begin(Operation&& operation, base::OperationRef call, Handed handed) {
   if (const base::Status refused = refusal(operation); !refused.ok()) return call->complete(refused);
   if (is_between_two(operation.kind)) return transfers_->begin(std::move(operation), call);
   const uint64_t op = ++begun_;
-  Numbered& numbered = numbers_[op];
+  Numbered& numbered = this->numbered(op);
   if (!numbered.failed.ok()) {
     const base::Status why = numbered.failed;
     clear(numbered);
@@ -226,8 +157,7 @@ bool Group::settle(uint64_t op) {
     return true;
   }
   running.finish();
-  done_.emplace(op, running.signature());
-  if (done_.size() > kRemembered) done_.erase(done_.begin());
+  done_.add(op, running.signature());
   finish(op, {});
   return false;
 }
@@ -282,7 +212,8 @@ void Group::finish(uint64_t op, const base::Status& status) {
   const auto found = numbers_.find(op);
   const std::shared_ptr<Active> active = std::move(found->second.active);
   clear(found->second);
-  numbers_.erase(found);
+  spare_number_ = numbers_.extract(found);
+  spare_number_.mapped() = {};
   active->running.execution().stop();
   if (trace_ != nullptr) note(*active);
   active->running.call()->complete(status);
@@ -341,7 +272,7 @@ void Group::disagree(uint64_t op, uint32_t a, const wire::Signature& first, uint
 /// Compares a rank's signature of an operation with this rank's, or keeps it until this rank begins the operation.
 /// False if the operation fails because they differ.
 bool Group::agrees(uint64_t op, uint32_t from, const wire::Signature& signature) {
-  Numbered& numbered = numbers_[op];
+  Numbered& numbered = this->numbered(op);
   if (numbered.active != nullptr) {
     const wire::Signature& mine = numbered.active->running.signature();
     if (same(mine, signature)) return true;
@@ -354,7 +285,7 @@ bool Group::agrees(uint64_t op, uint32_t from, const wire::Signature& signature)
     disagree(op, static_cast<uint32_t>(setting_.rank), sign(mine, 0), from, signature);
     return false;
   }
-  numbered.told.emplace(from, signature);
+  if (std::ranges::find(numbered.told, from, [](const auto& entry) { return entry.first; }) == numbered.told.end()) numbered.told.emplace_back(from, signature);
   return true;
 }
 
@@ -400,10 +331,10 @@ void Group::on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std:
 
 /// An operation that is done here has received all of its elements, so a rank that sends more is at another operation.
 void Group::came_late(uint64_t op, uint32_t from, const wire::Signature& theirs) {
-  const auto mine = done_.find(op);
-  if (!broken_.ok() || mine == done_.end()) return;
+  const wire::Signature* const mine = done_.find(op);
+  if (!broken_.ok() || mine == nullptr) return;
   break_group(base::error(MV_EDISAGREE, "operation {} of the group: {} called {}, {} calls {}", op, name(static_cast<uint32_t>(setting_.rank)),
-                        describe(mine->second), name(from), describe(theirs)), true);
+                        describe(*mine), name(from), describe(theirs)), true);
 }
 
 base::SinkRef Group::place(const wire::Collect& collect, size_t bytes) {
@@ -463,7 +394,7 @@ void Group::on_note(const wire::GroupNote& note) {
       return check_drained(op);
     }
     case wire::GroupWord::Fails:
-      if (done_.contains(op)) return break_group(status(), true);  // some ranks have its result, others do not
+      if (done_.find(op) != nullptr) return break_group(status(), true);  // some ranks have its result, others do not
       if (broken_.ok()) fail(op, status(), false);
       return;
     case wire::GroupWord::Breaks:

@@ -95,7 +95,7 @@ class Group : public std::enable_shared_from_this<Group> {
 
   /// A kSend or kRecv has no number. Messages to or from a rank are received in the order in which they were sent, by
   /// tag; a time-out or withdrawal of a receive that has no message yet does not break the group.
-  void begin(Operation operation, base::OperationRef call, Handed handed = {});
+  void begin(Operation&& operation, base::OperationRef call, Handed handed = {});
   /// Continues a custom operation: its caller has reduced the values, or could not.
   void resume(const base::Operation& call, const base::Status& status);
   /// Waits for the next operation of the other ranks; one call at a time. `drained` is called once, and ends `call`.
@@ -163,10 +163,26 @@ class Group : public std::enable_shared_from_this<Group> {
   struct Numbered {
     std::shared_ptr<Active> active;
     std::vector<Early> early;
-    std::map<uint32_t, wire::Signature> told;  ///< by the ranks that have begun it
+    std::vector<std::pair<uint32_t, wire::Signature>> told;  ///< by the ranks that have begun it
     std::set<uint32_t> drainers;
     std::optional<Shape> shape;
     base::Status failed;
+  };
+  /// The operations that were done here last, so that a rank that comes late with another one is told.
+  class Done {
+   public:
+    void add(uint64_t op, const wire::Signature& signature) {
+      if (newest_.empty()) newest_.resize(kMost);
+      newest_[op % kMost] = {op, signature};
+    }
+    /// Null if it is not done, or too old.
+    const wire::Signature* find(uint64_t op) const {
+      return !newest_.empty() && newest_[op % kMost].first == op ? &newest_[op % kMost].second : nullptr;
+    }
+
+   private:
+    static constexpr uint64_t kMost = 256;
+    std::vector<std::pair<uint64_t, wire::Signature>> newest_;  ///< empty before the first one
   };
   struct Drain {
     std::shared_ptr<base::Work> work;
@@ -177,6 +193,7 @@ class Group : public std::enable_shared_from_this<Group> {
   };
 
   base::Status refusal(const Operation& operation) const;
+  Numbered& numbered(uint64_t op);
   bool settle(uint64_t op);
   bool is_reduced(uint64_t op, Active& active);
   void reduced(uint64_t op, const base::Status& status);
@@ -203,7 +220,8 @@ class Group : public std::enable_shared_from_this<Group> {
   void keep_up();
   void note(const Active& active) const;
 
-  void send_collect(uint32_t to, uint64_t op, const wire::Signature& signature, const Outgoing& chunk, std::function<void()> taken);
+  void send_collect(uint32_t to, uint64_t op, const wire::Signature& signature, const Outgoing& chunk, std::shared_ptr<Sender::Receipt> receipt);
+  base::Frame collect_frame(uint64_t op, const wire::Signature& signature, const Outgoing& chunk) const;
   using Fill = std::function<void(Note&)>;
   void tell(uint32_t to, wire::GroupWord word, const Fill& fill);
   void tell_all(wire::GroupWord word, const Fill& fill);
@@ -217,6 +235,7 @@ class Group : public std::enable_shared_from_this<Group> {
   const Members members_;
   const base::Nanos made_;
   Setting setting_;
+  Planner planner_{setting_};
   Agreement agreement_;
   Lineage lineage_;
   base::TraceRing* trace_ = nullptr;  ///< null: nothing is recorded
@@ -224,7 +243,8 @@ class Group : public std::enable_shared_from_this<Group> {
   std::map<uint64_t, Numbered> numbers_;
   const std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<Reducer> reducer_;  ///< null: operations are not handed over, or the group is broken
-  std::map<uint64_t, wire::Signature> done_;  ///< the newest kRemembered ones
+  std::map<uint64_t, Numbered>::node_type spare_number_;  ///< saves an allocation for each operation
+  Done done_;
   std::map<uint32_t, uint64_t> reached_;  ///< the last operation that each rank is known to have begun
   std::map<uint32_t, uint64_t> closed_;   ///< the ranks that have left, and their last operations; kUnknown: not heard
   std::vector<bool> met_;                 ///< by rank: it has exchanged messages with this one

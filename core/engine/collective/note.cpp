@@ -2,6 +2,13 @@
 
 namespace mv::collective {
 
+void write_newcomers(Note& note, const Agreement::Newcomers& newcomers) {
+  for (const auto& [peer, place] : newcomers) {
+    note.peers.push_back(peer);
+    note.places.push_back(place);
+  }
+}
+
 base::Frame frame_of(wire::FrameBuilder& builder, const Note& note) {
   auto& fbb = builder.fbb();
   const auto vector = [&fbb]<typename T>(const std::vector<T>& values) {

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/link.hpp"
+#include "engine/collective/agreement.hpp"
+#include "engine/collective/operation.hpp"
 #include "wire/frame.hpp"
 
 namespace mv::collective {
@@ -35,6 +37,16 @@ struct Note {
   uint32_t size = 0;
   uint64_t epoch = 0;
 };
+
+/// On the wire, the note of an array is in the bits above its dtype.
+inline constexpr int kNoteShift = 4;
+inline constexpr uint8_t kDtypeMask = (1 << kNoteShift) - 1;
+static_assert(kMostNote << kNoteShift <= UINT8_MAX);
+
+/// A signal interrupts one rank only; for the others the operation is cancelled.
+inline mv_status code_for_others(mv_status code) { return code == MV_EINTR ? MV_ECANCELED : code; }
+
+void write_newcomers(Note& note, const Agreement::Newcomers& newcomers);
 
 base::Frame frame_of(wire::FrameBuilder& builder, const Note& note);
 

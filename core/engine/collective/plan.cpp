@@ -85,6 +85,16 @@ Plan plan(const Setting& at, const Operation& operation, const Value& value) {
   }
 }
 
+std::shared_ptr<const Plan> Planner::plan(const Operation& operation, const Value& value) {
+  const Kind kind = operation.kind;
+  const bool follows_from_key = kind == Kind::kBarrier || kind == Kind::kAllreduce || kind == Kind::kReduce || kind == Kind::kBroadcast;
+  if (!follows_from_key) return std::make_shared<const Plan>(collective::plan(setting_, operation, value));
+  const Key key{kind, operation.root, value.count(), value.bytes({0, value.count()})};
+  if (last_ == nullptr || key != key_) last_ = std::make_shared<const Plan>(collective::plan(setting_, operation, value));
+  key_ = key;
+  return last_;
+}
+
 wire::Signature sign(const Operation& operation, uint8_t algorithm) {
   Hash hash;
   uint64_t elements = 0;

@@ -1,6 +1,7 @@
 #pragma once
 // The plan of an operation: its schedule, its signature on the wire, and its description in words.
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,25 @@ Plan plan_handed_over(const Setting& setting);
 Plan plan_agreement(const Setting& setting);
 /// `value` is that of the operation, as Running lays it out.
 Plan plan(const Setting& setting, const Operation& operation, const Value& value);
+
+/// Makes the plans of operations, and keeps the last one, because most programs repeat an operation.
+class Planner {
+ public:
+  /// @param setting  must outlive the planner; after a change of it, call forget()
+  explicit Planner(const Setting& setting) : setting_(setting) {}
+  std::shared_ptr<const Plan> plan(const Operation& operation, const Value& value);
+  void forget() { last_ = {}; }
+
+ private:
+  struct Key {
+    Kind kind = Kind::kBarrier;
+    uint64_t root = 0, count = 0, bytes = 0;
+    bool operator==(const Key&) const = default;
+  };
+  const Setting& setting_;
+  Key key_;
+  std::shared_ptr<const Plan> last_;  ///< of `key_`, or null
+};
 
 wire::Signature sign(const Operation& operation, uint8_t algorithm);
 bool same(const wire::Signature& a, const wire::Signature& b);

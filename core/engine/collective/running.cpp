@@ -6,15 +6,17 @@
 
 namespace mv::collective {
 
-Running::Running(Execution::Owner& owner, const Setting& setting, Operation operation, base::OperationRef call, Handed handed)
+Running::Running(Execution::Owner& owner, const Setting& setting, Planner& planner, Operation&& operation, base::OperationRef call, Handed handed)
     : deadline(call->deadline()), setting_(setting), operation_(std::move(operation)), call_(std::move(call)), handed_(std::move(handed)),
       is_handed_over_(collective::is_handed_over(setting_, operation_)) {
   const bool votes = operation_.vote != nullptr;
   Value value = votes || is_handed_over_ ? lay_out_contributors() : lay_out();
-  Plan made = votes ? plan_agreement(setting_) : is_handed_over_ ? plan_handed_over(setting_) : plan(setting_, operation_, value);
-  signature_ = sign(operation_, made.algorithm);
+  const auto plan = votes              ? std::make_shared<const Plan>(plan_agreement(setting_))
+                    : is_handed_over_ ? std::make_shared<const Plan>(plan_handed_over(setting_))
+                                      : planner.plan(operation_, value);
+  signature_ = sign(operation_, plan->algorithm);
   const bool manual = operation_.kind == Kind::kCustom;
-  execution_ = std::make_unique<Execution>(owner, std::move(value), std::move(made.schedule), setting_.rank, setting_.layout.hosts, manual);
+  execution_.emplace(owner, std::move(value), std::shared_ptr<const Schedule>(plan, &plan->schedule), setting_.rank, setting_.layout.hosts, manual);
   if (operation_.kind == Kind::kAlltoallCounts) execution_->pause_at(static_cast<size_t>(setting_.size) - 1);
   if (!manual) return;
   theirs_arrays_ = scratch_for(operation_.out);
@@ -136,23 +138,26 @@ Value Running::lay_out() {
   if (operation_.kind == Kind::kGather || operation_.kind == Kind::kScatter) return lay_out_parts();
   if (operation_.kind == Kind::kAlltoall || operation_.kind == Kind::kAlltoallCounts) return lay_out_pairs();
   const auto size = static_cast<uint64_t>(setting_.size), rank = static_cast<uint64_t>(setting_.rank);
-  std::vector<Array> arrays = operation_.out;
   const bool aside = operation_.kind == Kind::kReduceScatter || (operation_.kind == Kind::kReduce && rank != operation_.root);
-  if (operation_.kind == Kind::kReduceScatter) arrays.front().count *= size;
+  std::vector<Array> scratch;
   if (aside) {
-    std::vector<Array> scratch = scratch_for(arrays);
-    for (size_t i = 0; i < arrays.size(); ++i) {
-      const std::byte* from = operation_.in.empty() ? arrays[i].data : operation_.in[i];
-      if (arrays[i].count > 0) std::memcpy(scratch[i].data, from, arrays[i].bytes());
+    std::vector<Array> inputs = operation_.out;
+    if (operation_.kind == Kind::kReduceScatter) inputs.front().count *= size;
+    scratch = scratch_for(inputs);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const std::byte* from = operation_.in.empty() ? inputs[i].data : operation_.in[i];
+      if (inputs[i].count > 0) std::memcpy(scratch[i].data, from, inputs[i].bytes());
     }
-    arrays = std::move(scratch);
   } else if (operation_.kind == Kind::kAllgather) {
-    const size_t part = arrays.front().bytes() / size;
-    std::byte* own = arrays.front().data + rank * part;
+    const Array& all = operation_.out.front();
+    const size_t part = all.bytes() / size;
+    std::byte* own = all.data + rank * part;
     if (!operation_.in.empty() && part > 0 && operation_.in.front() != own) std::memmove(own, operation_.in.front(), part);
   }
   const bool apart = !aside && operation_.kind != Kind::kAllgather && !operation_.in.empty();
+  const std::vector<Array>& arrays = aside ? scratch : operation_.out;
   Value value;
+  value.reserve(arrays.size() + 1);
   for (size_t i = 0; i < arrays.size(); ++i) value.add(arrays[i], operation_.reduction, apart ? operation_.in[i] : nullptr);
   if (operation_.kind == Kind::kCustom) value.bring();  // the caller reduces it there
   contributors_ = operation_.draining ? 0 : 1;

@@ -2,7 +2,7 @@
 // A running operation of this rank, from its beginning to its end.
 
 #include <functional>
-#include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -19,7 +19,7 @@ using Handed = std::function<void(const std::vector<Array>&)>;
 /// contributors, so every rank receives it together with the result. Loop thread only.
 class Running {
  public:
-  Running(Execution::Owner& owner, const Setting& setting, Operation operation, base::OperationRef call, Handed handed);
+  Running(Execution::Owner& owner, const Setting& setting, Planner& planner, Operation&& operation, base::OperationRef call, Handed handed);
 
   Execution& execution() { return *execution_; }
   const Operation& operation() const { return operation_; }
@@ -64,7 +64,7 @@ class Running {
   std::vector<Array> theirs_arrays_;
   std::vector<uint64_t> counts_;  ///< kAlltoallCounts: for each rank, the counts that it sends to each rank, and then those that it receives
   wire::Signature signature_;
-  std::unique_ptr<Execution> execution_;
+  std::optional<Execution> execution_;
 };
 
 }  // namespace mv::collective

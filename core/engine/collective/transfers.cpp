@@ -17,26 +17,36 @@ Value value_of(const Operation& operation) {
 }
 }  // namespace
 
+/// A chunk of a send.
+class Group::Transfers::Taken final : public Sender::Receipt {
+ public:
+  Taken(Transfers& transfers, uint64_t send, uint32_t rank, const Outgoing& chunk)
+      : group_(transfers.group_.weak_from_this()), transfers_(transfers), send_(send), chunk_(chunk.number), bytes_(chunk.bytes()), rank_(rank) {}
+  void taken() override {
+    const auto group = group_.lock();  // the caller's thread may drop a closed group meanwhile
+    if (group == nullptr) return;
+    const bool keeps_up = transfers_.outstanding_.taken(rank_, bytes_);
+    transfers_.taken(send_, chunk_);
+    if (keeps_up) transfers_.keep_up();
+  }
+
+ private:
+  const std::weak_ptr<Group> group_;
+  Transfers& transfers_;
+  const uint64_t send_, chunk_;
+  const size_t bytes_;
+  const uint32_t rank_;
+};
+
 struct Group::Transfers::Transfer final : Execution::Owner, base::Work {
   Transfer(Transfers& transfers, Operation asked, base::OperationRef caller)
       : transfers(transfers), operation(std::move(asked)), call(std::move(caller)), peer(operation.root), signature(sign(operation, 0)) {}
 
   void withdraw(mv_status code) override { transfers.withdraw(*this, code); }
   void send_chunk(int32_t to, const Outgoing& chunk) override {
-    const size_t bytes = chunk.payload->size();
     const auto rank = static_cast<uint32_t>(to);
-    transfers.outstanding_.sent(rank, bytes);
-    const auto taken = [weak = transfers.group_.weak_from_this(), transfers = &transfers, number = number, chunk = chunk.number, rank, bytes] {
-      const auto group = weak.lock();  // the caller's thread may drop a closed group meanwhile
-      if (group == nullptr) return;
-      const bool keeps_up = transfers->outstanding_.taken(rank, bytes);
-      if (const auto found = transfers->sends_.find(number); found != transfers->sends_.end()) {
-        found->second->execution->sent(chunk);
-        transfers->settle_send(number);
-      }
-      if (keeps_up) transfers->keep_up();
-    };
-    transfers.group_.send_collect(rank, number, signature, chunk, taken);
+    transfers.outstanding_.sent(rank, chunk.bytes());
+    transfers.group_.send_collect(rank, number, signature, chunk, std::make_shared<Taken>(transfers, number, rank, chunk));
   }
   void chunk_taken(const Chunk& chunk) override {
     if (!transfers.group_.forgotten_) transfers.group_.server_.finish(chunk.asked);
@@ -65,7 +75,7 @@ std::string Group::Transfers::describe(const Transfer& transfer) const {
   return fmt::format("{} {} {}", collective::describe(transfer.signature), sends ? "to" : "from", who);
 }
 
-void Group::Transfers::begin(Operation operation, const base::OperationRef& call) {
+void Group::Transfers::begin(Operation&& operation, const base::OperationRef& call) {
   const auto transfer = std::make_shared<Transfer>(*this, std::move(operation), call);
   call->begin(transfer);
   if (transfer->operation.kind == Kind::kRecv) {
@@ -85,7 +95,7 @@ void Group::Transfers::begin(Operation operation, const base::OperationRef& call
   transfer->execute({send_step(static_cast<int32_t>(to), transfer->all())});
   transfer->execution->send_first_alone();
   if (transfer->all().count == 0)  // the receiver waits for it nevertheless
-    group_.send_collect(to, transfer->number, transfer->signature, {{}, base::Payload::copy({})}, [] {});
+    group_.send_collect(to, transfer->number, transfer->signature, {}, nullptr);
   settle_send(transfer->number);
 }
 
@@ -136,6 +146,13 @@ void Group::Transfers::attach(Messages::iterator found, const TransferRef& recei
   settle_receive(receive);
   if (!receive->call->done() && group_.closed_.contains(from))  // the rest will not come
     group_.break_group(base::error(MV_EPEERLOST, "{}: it has left the group", describe(*receive)), true);
+}
+
+void Group::Transfers::taken(uint64_t send, uint64_t chunk) {
+  const auto found = sends_.find(send);
+  if (found == sends_.end()) return;
+  found->second->execution->sent(chunk);
+  settle_send(send);
 }
 
 /// Makes all possible progress, and ends the send when it is done.

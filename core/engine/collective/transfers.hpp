@@ -18,7 +18,7 @@ class Group::Transfers {
   Transfers& operator=(const Transfers&) = delete;
 
   /// kSend or kRecv.
-  void begin(Operation operation, const base::OperationRef& call);
+  void begin(Operation&& operation, const base::OperationRef& call);
   void on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std::span<const std::byte> payload, const base::SinkRef& staged);
   base::SinkRef place(const wire::Collect& collect, size_t bytes);
   /// Whether a receive waits for this rank, which has left, or for any rank after all have left.
@@ -35,6 +35,7 @@ class Group::Transfers {
 
  private:
   struct Transfer;
+  class Taken;
   using TransferRef = std::shared_ptr<Transfer>;
   using Key = std::pair<uint32_t, uint64_t>;  ///< a message: its sender, and the sender's number of it
   struct Message {
@@ -50,6 +51,7 @@ class Group::Transfers {
   Messages::iterator first_for(const Transfer& receive);
   void meet(const Transfer& receive);
   void attach(Messages::iterator found, const TransferRef& receive);
+  void taken(uint64_t send, uint64_t chunk);
   void settle_send(uint64_t number);
   void settle_receive(const TransferRef& receive);
   void withdraw(Transfer& transfer, mv_status code);

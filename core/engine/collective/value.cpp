@@ -40,6 +40,7 @@ void Value::add(const Array& array, math::Reduction reduction, const std::byte* 
 }
 
 size_t Value::piece_at(uint64_t element) const {
+  if (!pieces_.empty() && element - pieces_.front().first < pieces_.front().array.count) return 0;
   const auto behind = std::upper_bound(pieces_.begin(), pieces_.end(), element, [](uint64_t at, const ValueArray& piece) { return at < piece.first; });
   return static_cast<size_t>(behind - pieces_.begin()) - 1;
 }

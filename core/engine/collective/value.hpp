@@ -25,6 +25,7 @@ class Value {
   void add(const Array& array, math::Reduction reduction, const std::byte* from = nullptr);
   /// Numbers the next array's elements from `first` on. The elements before it that no array has are other ranks' only.
   void skip_to(uint64_t first) { count_ = first; }
+  void reserve(size_t arrays) { pieces_.reserve(arrays); }
   uint64_t count() const { return count_; }
 
   /// The number of elements of a range in its first message. Elements of a large array are sent in place. Small arrays

@@ -14,7 +14,7 @@ constexpr size_t kMostFinished = 1024;
 
 base::SinkRef Pending::place(const wire::Message&, size_t) { return base::Sink::nowhere(); }
 
-void Client::call(base::Peer server, Call call) {
+void Client::call(base::Peer server, Call&& call) {
   Stream& stream = streams_[server];
   if (!stream.lost.ok()) {
     call.pending->finish(stream.lost, nullptr, {});
@@ -73,7 +73,7 @@ bool Client::has_room(const Stream& stream, const Call& call) const {
   return call.overtakes || under_way == 0 || under_way + call.cost <= window;
 }
 
-void Client::start(base::Peer server, Stream& stream, Call started) {
+void Client::start(base::Peer server, Stream& stream, Call&& started) {
   stream.window_bytes += started.cost;
   if (!started.wants_answer) stream.change_bytes += started.cost;
   stream.window.push_back({std::move(started)});

@@ -29,7 +29,7 @@ class Client {
   void connect_by(std::function<void(base::Peer)> connect) { connect_ = std::move(connect); }
 
   /// Queues a request by its priority. Fails it at once if the peer is lost.
-  void call(base::Peer server, Call call);
+  void call(base::Peer server, Call&& call);
   /// Cancels a request. An unsent request ends at once with MV_ECANCELED. For a sent one the server is notified, and
   /// the request ends with the server's answer. Unknown requests are ignored.
   void cancel(base::Peer server, const Pending* pending);
@@ -95,7 +95,7 @@ class Client {
   Sent* find(Stream& stream, Seq seq);
   Seq in_flight(Stream& stream, const Pending* pending);
   bool has_room(const Stream& stream, const Call& call) const;
-  void start(base::Peer server, Stream& stream, Call started);
+  void start(base::Peer server, Stream& stream, Call&& started);
   void pump(base::Peer server, Stream& stream);
   void send(base::Peer server, const Stream& stream, Seq seq, base::Frame& frame);
   void transmit(base::Peer server, Stream& stream, Seq seq, Sent& sent);

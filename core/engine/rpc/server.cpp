@@ -410,7 +410,7 @@ void Server::acknowledge(base::Peer client) {
 
 void Server::send_ack(base::Peer client, Stream& stream) {
   if (!stream.owes_ack) return;
-  base::Frame frame = builder_.finish(wire::Body::Ack, wire::CreateAck(builder_.fbb()));
+  base::Frame frame = ack_.finish([](wire::Ack&) {});
   send(client, stream, 0, frame);
 }
 

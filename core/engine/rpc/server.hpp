@@ -8,6 +8,7 @@
 
 #include "engine/rpc/pending.hpp"
 #include "engine/rpc/seq_set.hpp"
+#include "wire/form.hpp"
 
 namespace mv::rpc {
 
@@ -143,6 +144,7 @@ class Server {
   Service& service_;
   uint32_t part_ = 0;  ///< 0: the streams of the node itself
   wire::FrameBuilder builder_;
+  const wire::Form<wire::Ack> ack_{wire::Body::Ack, [](flatbuffers::FlatBufferBuilder& fbb) { return wire::CreateAck(fbb); }};
   std::unordered_map<base::Peer, Stream> streams_;
   std::vector<base::Peer> dirty_;
   std::vector<base::Peer> late_;

@@ -90,13 +90,18 @@ bool Loop::spin(bool reads) {
     yields = true;
     budget *= kCrowdedBudget;
   }
+  bool is_first = reads && yields;
+  bool skips = is_first && early_misses_ == kEarlyMisses && ++early_skips_ % kEarlySkips != 0;
   do {
     for (int i = 0; i < (yields ? 1 : reads ? kReadsPerRound : kPollsPerRound); ++i) {
-      if (poll_watched() || (reads && read_sockets())) {
+      if (poll_watched() || (reads && !skips && read_sockets())) {
+        if (is_first && !skips) early_misses_ = 0;
         ++polls_;
         spin_policy_.hit();
         return true;
       }
+      if (is_first && !skips) early_misses_ = std::min(early_misses_ + 1, kEarlyMisses);
+      is_first = skips = false;
       if (news_.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed)) return true;
       yields ? static_cast<void>(sched_yield()) : base::relax();
     }

@@ -54,7 +54,7 @@ sigset_t asynchronous_signals() {
 class InterruptionGate {
  public:
   InterruptionGate() {
-    const sigset_t blocked = asynchronous_signals();
+    static const sigset_t blocked = asynchronous_signals();
     pthread_sigmask(SIG_BLOCK, &blocked, &open_.signals);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &open_.cancel);
   }

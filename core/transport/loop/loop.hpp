@@ -270,6 +270,10 @@ class Loop final : public base::Clock {
   // machine: four ranks on two processors reduced 1 KiB over TCP in a fifth less time. The spin policy's counts of failures
   // limit its cost.
   static constexpr int kCrowdedBudget = 4;
+  // If so many such spins in a row found nothing before they yielded, as where all processes share one processor, the next ones
+  // yield first, which saves a system call; but one in kEarlySkips tries again.
+  static constexpr int kEarlyMisses = 4;
+  static constexpr unsigned kEarlySkips = 32;
 
   uv_loop_t uv_{};
   uv_async_t wake_up_{};
@@ -290,6 +294,8 @@ class Loop final : public base::Clock {
   base::Nanos poll_by_{0};
   int polls_ = 0;  // successful ones in a row since libuv was last polled
   unsigned wakes_ = 0;
+  int early_misses_ = 0;
+  unsigned early_skips_ = 0;
   int crowded_ = 0;  // spins on sockets that are to yield from the beginning, because other threads need the processor
   base::TickClock ticks_;
   bool keeps_time_ = false;

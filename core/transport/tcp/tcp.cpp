@@ -228,9 +228,9 @@ void TcpTransport::send(base::Peer to, const base::Frame& frame) {
 void TcpTransport::flush() {
   dead_queries_.clear();
   dead_.clear();
-  for (const std::string& address : std::exchange(to_dial_, {})) {
-    if (!stopping_) start_dial(address);
-  }
+  if (!to_dial_.empty())
+    for (const std::string& address : std::exchange(to_dial_, {}))
+      if (!stopping_) start_dial(address);
   for (size_t i = 0; i < unflushed_.size(); ++i) unflushed_[i]->flush();
   unflushed_.clear();
   if (stopping_ && stopped_ && connections_.empty()) std::exchange(stopped_, nullptr)();

@@ -325,7 +325,7 @@ class Swarm {
       });
     });
     call->set_deadline(timeline_.now() + kPatience);
-    node.group->begin(operation, call);
+    node.group->begin(std::move(operation), call);
     keeper_.touch(node);
   }
 
@@ -342,7 +342,7 @@ class Swarm {
         if (--*left == 0) keeper_.later(node, 0s, [this, &node, first] { reduced(node, *first); });
       });
       over->set_deadline(timeline_.now() + kPatience);
-      node.group->begin(operation, over);
+      node.group->begin(collective::Operation(operation), over);
     }
     if (index(node) == gives_up_ && node.at > 2 && node.withdrawn < kMostWithdrawn) {
       const std::weak_ptr<base::Operation> weak = over;

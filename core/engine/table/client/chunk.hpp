@@ -7,9 +7,10 @@ namespace mv::table {
 
 /// A call on a table. The client keeps it alive until its caller is notified. After that its chunks keep it alive, and
 /// rpc keeps them until they are finished.
-struct Client::TableCall final : base::Work, std::enable_shared_from_this<TableCall> {
-  TableCall(Client& client, Request asked) : client(client), request(std::move(asked)), begun(client.servers_.clock.now()) {}
+struct Client::TableCall final : base::Work, Timers::Timed, std::enable_shared_from_this<TableCall> {
+  TableCall(Client& client, Request&& asked) : client(client), request(std::move(asked)), begun(client.servers_.clock.now()) {}
   void withdraw(mv_status code) override { client.withdraw(shared_from_this(), code); }
+  void on_time() override { client.expire(shared_from_this()); }
 
   /// How servers count the call: not at all; in sync mode each gated call, by `round` and `index`; in a merging table
   /// adds, by `index`.
@@ -43,7 +44,7 @@ struct Client::TableCall final : base::Work, std::enable_shared_from_this<TableC
   std::vector<std::shared_ptr<Chunk>> withdrawn;  ///< chunks that a server withdrew
   std::vector<std::shared_ptr<Chunk>> refused;    ///< chunks for which a server had no memory
   int refusals = 0;                               ///< how often a server had none
-  std::multimap<base::Nanos, std::function<void()>>::iterator timer;
+  Timers::Timer timer;
   bool has_timer = false;
 };
 

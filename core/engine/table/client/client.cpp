@@ -27,37 +27,26 @@ constexpr base::Nanos kLastWord = 1s;
 
 // ---- beginning
 
+Client::Client(const base::Clock& clock, rpc::Client& rpc, rpc::Client& processes, base::Pool& pool)
+    : servers_(clock, rpc, processes, pool),
+      change_form_(wire::Body::Change, [](flatbuffers::FlatBufferBuilder& fbb) { return wire::CreateChange(fbb); }),
+      get_form_(wire::Body::Get, [](flatbuffers::FlatBufferBuilder& fbb) { return wire::CreateGet(fbb); }) {}
 Client::~Client() = default;
 
-void Client::begin(Request request) {
+void Client::begin(Request&& request) {
   auto op = std::make_shared<TableCall>(*this, std::move(request));
   Request& want = op->request;
   TableView& table = *want.table;
   const bool change = want.kind == OpKind::kChange;
   if (!change && want.operation != nullptr && want.operation->is_pointless())
     return want.operation->complete(base::error(MV_ECANCELED, "table \"{}\": another part of the call has failed", table.spec.name));
-  op->gated = change ? want.write == wire::Write::Add && table.consistency == shard::Consistency::kSync : want.gated && table.consistency != shard::Consistency::kAsync;
-  if (op->gated && table.consistency == shard::Consistency::kSync) op->counting = TableCall::Counting::kSync;
-  if (change && want.write == wire::Write::Add && table.consistency == shard::Consistency::kMerge) op->counting = TableCall::Counting::kMerge;
-  if (op->counted() || op->merged()) entry_.before(want.table, change ? wire::Counted::Add : wire::Counted::Get);
-  op->is_provisional = table.is_newcomer;
-  op->numbered = {op->merged() ? table.clock.fetch_add(1, std::memory_order_relaxed) : 0, table.round, table.index};
-  if (op->counted()) ++(change ? table.index : table.round);
-  if (op->counted() && !change) table.adds_at_get = table.index;
-  if (!change && table.consistency == shard::Consistency::kMerge) {
-    want.clock = table.clock;  // only now it counts all earlier adds
-    if (want.gated) table.adds_at_get.store(want.clock, std::memory_order_relaxed);
-  }
-  for (ManyPart& part : want.many) {
-    part.clock = part.table->clock;
-    if (part.table->consistency == shard::Consistency::kMerge) part.table->adds_at_get.store(part.clock, std::memory_order_relaxed);
-    part.is_provisional = part.table->is_newcomer;
-  }
-  if (change) {
-    op->change_id = changes_.begin();
-  }
+  count(*op);
+  if (change) op->change_id = changes_.begin();
   if (want.operation != nullptr) {
-    op->place = waited_for_.insert(waited_for_.end(), op);
+    if (over_.empty()) over_.emplace_front();
+    over_.front() = op;
+    waited_for_.splice(waited_for_.end(), over_, over_.begin());
+    op->place = std::prev(waited_for_.end());
     if (const base::Operation* const whole = want.operation->whole(); whole != want.operation.get()) parts_.emplace(op->whole = whole, op.get());
     want.operation->begin(op);
   }
@@ -74,20 +63,49 @@ void Client::begin(Request request) {
   op->open = pieces.size();
   if (pieces.empty()) return settle(op);
   if (const base::Nanos deadline = want.operation != nullptr ? want.operation->deadline() : base::kNever; deadline != base::kNever) {
-    op->timer = servers_.timers.emplace(deadline, [this, weak = std::weak_ptr(op)] {
-      if (const auto late = weak.lock()) expire(late);
-    });
+    op->timer = servers_.timers.set(deadline, op);
     op->has_timer = true;
   }
   op->chunks.reserve(pieces.size());
-  std::vector<std::shared_ptr<Chunk>> chunks;
-  for (ChunkRange& piece : pieces) {
-    chunks.push_back(std::make_shared<Chunk>(*this, op, std::move(piece)));
-    op->chunks.push_back(chunks.back());
+  const auto send = [&](const std::shared_ptr<Chunk>& chunk) { change ? send_change(op, chunk) : send_get(op, chunk); };
+  if (pieces.size() == 1) {
+    const auto chunk = std::make_shared<Chunk>(*this, op, std::move(pieces.front()));
+    op->chunks.push_back(chunk);
+    send(chunk);
+  } else {
+    std::vector<std::shared_ptr<Chunk>> chunks;
+    for (ChunkRange& piece : pieces) {
+      chunks.push_back(std::make_shared<Chunk>(*this, op, std::move(piece)));
+      op->chunks.push_back(chunks.back());
+    }
+    std::ranges::for_each(chunks, send);
   }
-  for (const auto& chunk : chunks) change ? send_change(op, chunk) : send_get(op, chunk);
   op->is_sent = true;
   if (op->open > 0 && !op->error.ok()) tell_loss(op);
+}
+
+/// Decides whether servers count the call and whether it waits for other workers, and gives it its numbers.
+void Client::count(TableCall& op) {
+  Request& want = op.request;
+  TableView& table = *want.table;
+  const bool change = want.kind == OpKind::kChange;
+  op.gated = change ? want.write == wire::Write::Add && table.consistency == shard::Consistency::kSync : want.gated && table.consistency != shard::Consistency::kAsync;
+  if (op.gated && table.consistency == shard::Consistency::kSync) op.counting = TableCall::Counting::kSync;
+  if (change && want.write == wire::Write::Add && table.consistency == shard::Consistency::kMerge) op.counting = TableCall::Counting::kMerge;
+  if (op.counted() || op.merged()) entry_.before(want.table, change ? wire::Counted::Add : wire::Counted::Get);
+  op.is_provisional = table.is_newcomer;
+  op.numbered = {op.merged() ? table.clock.fetch_add(1, std::memory_order_relaxed) : 0, table.round, table.index};
+  if (op.counted()) ++(change ? table.index : table.round);
+  if (op.counted() && !change) table.adds_at_get = table.index;
+  if (!change && table.consistency == shard::Consistency::kMerge) {
+    want.clock = table.clock;  // only now it counts all earlier adds
+    if (want.gated) table.adds_at_get.store(want.clock, std::memory_order_relaxed);
+  }
+  for (ManyPart& part : want.many) {
+    part.clock = part.table->clock;
+    if (part.table->consistency == shard::Consistency::kMerge) part.table->adds_at_get.store(part.clock, std::memory_order_relaxed);
+    part.is_provisional = part.table->is_newcomer;
+  }
 }
 
 /// Queues the call behind the earlier ones of its table. In sync mode adds, too, wait at the servers for other workers,
@@ -161,7 +179,7 @@ void Client::send_change(const TableCallRef& op, const std::shared_ptr<Chunk>& c
 }
 
 /// Sends a call, or keeps it if calls on its tables wait for the entry of a worker.
-void Client::send(const TableCall& op, size_t server, rpc::Call call) {
+void Client::send(const TableCall& op, size_t server, rpc::Call&& call) {
   const Request& want = op.request;
   const bool is_ordered = want.kind == OpKind::kChange || op.counted();
   const auto is_kept = [&](const TableView& table) { return is_ordered ? entry_.keeps(table) : op.gated && entry_.has_kept(table); };
@@ -180,6 +198,19 @@ base::Frame Client::change_frame(const Chunk& chunk, bool offer) {
   const TableCall& op = *chunk.op;
   const ChunkRange& piece = chunk.piece;
   const uint64_t offered = offer ? chunk.payload->size() : 0;
+  if (op.request.codec == nullptr)
+    return change_form_.finish([&](wire::Change& change) {
+      change.mutate_table(op.request.table->numbers[piece.server]);
+      change.mutate_write(op.request.write);
+      change.mutate_first(piece.first);
+      change.mutate_count(piece.count);
+      change.mutate_rows(piece.ids.size());
+      change.mutate_round(op.round());
+      change.mutate_index(op.index());
+      change.mutate_chunks(piece.of);
+      change.mutate_offered(offered);
+      change.mutate_number(piece.number);
+    }, offer ? nullptr : chunk.payload);
   const auto body = wire::CreateChange(servers_.builder.fbb(), op.request.table->numbers[piece.server], op.request.write, piece.first,
                                        piece.count, piece.ids.size(), op.round(), op.index(), piece.of, offered, piece.number,
                                        codec::to_wire(servers_.builder.fbb(), op.request.codec.get()));
@@ -223,6 +254,16 @@ base::Frame Client::get_frame(const Chunk& chunk) {
   const Request& want = op.request;
   const ChunkRange& piece = chunk.piece;
   if (!want.many.empty()) return many_frame(op);
+  if (want.codec == nullptr && piece.ids.empty())
+    return get_form_.finish([&](wire::Get& get) {
+      get.mutate_table(want.table->numbers[piece.server]);
+      get.mutate_first(piece.first);
+      get.mutate_count(piece.count);
+      get.mutate_gated(op.gated);
+      get.mutate_round(op.round());
+      get.mutate_index(op.index());
+      get.mutate_clock(op.clock());
+    });
   const auto body = wire::CreateGet(servers_.builder.fbb(), want.table->numbers[piece.server], piece.first, piece.count, piece.ids.size(),
                                     op.gated, op.round(), op.index(), op.clock(), codec::to_wire(servers_.builder.fbb(), want.codec.get()));
   const auto ids = std::as_bytes(std::span(piece.ids));
@@ -306,11 +347,13 @@ void Client::settle(const TableCallRef& op) {
 
 void Client::complete(const TableCallRef& op, const base::Status& status) {
   if (op->open == 0) in_flight_.fetch_sub(std::exchange(op->request.reserved, 0), std::memory_order_relaxed);
-  if (op->has_timer) servers_.timers.erase(op->timer);
+  if (op->has_timer) servers_.timers.drop(op->timer);
   op->has_timer = false;
   if (op->request.operation == nullptr || op->request.operation->done()) return;
   if (op->whole != nullptr) parts_.erase({op->whole, op.get()});
-  waited_for_.erase(op->place);
+  op->place->reset();
+  over_.clear();
+  over_.splice(over_.begin(), waited_for_, op->place);
   if (trace_ != nullptr) note_time(*op);
   op->request.operation->complete(status);
 }
@@ -366,9 +409,7 @@ void Client::expire(const TableCallRef& op) {
   const bool whole_offer = !get && op->counted() && op->request.source->size() > kEagerBytes;
   if (op->gated && !op->asked_back && (get || whole_offer)) {
     op->asked_back = true;
-    op->timer = servers_.timers.emplace(servers_.clock.now() + kLastWord, [this, weak = std::weak_ptr(op)] {
-      if (const auto late = weak.lock()) expire(late);
-    });
+    op->timer = servers_.timers.set(servers_.clock.now() + kLastWord, op);
     op->has_timer = true;
     for (const auto& weak : op->chunks)
       if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over && !entry_.expire(chunk.get()))

@@ -20,6 +20,7 @@
 #include "engine/table/client/plan.hpp"
 #include "engine/table/client/servers.hpp"
 #include "engine/table/state.hpp"
+#include "wire/form.hpp"
 
 namespace mv::table {
 
@@ -38,7 +39,7 @@ struct SmallForm {
 class Client {
  public:
   /// See Servers.
-  Client(const base::Clock& clock, rpc::Client& rpc, rpc::Client& processes, base::Pool& pool) : servers_(clock, rpc, processes, pool) {}
+  Client(const base::Clock& clock, rpc::Client& rpc, rpc::Client& processes, base::Pool& pool);
   ~Client();
 
   /// To be called once, when the ranks are known. The cluster engine owns the view.
@@ -47,7 +48,7 @@ class Client {
     entry_.start(self);
   }
 
-  void begin(Request request);
+  void begin(Request&& request);
   /// Sends fire-and-forget changes of one form in one message. Releases `reserved` at the end of the message. The
   /// callers have counted the message, not each change, in open_changes.
   void begin_small(const TableViewRef& table, const SmallForm& form, base::PayloadRef changes, uint64_t reserved);
@@ -89,7 +90,8 @@ class Client {
   class ManyChange;
   using TableCallRef = std::shared_ptr<TableCall>;
 
-  void send(const TableCall& op, size_t server, rpc::Call call);
+  void count(TableCall& op);
+  void send(const TableCall& op, size_t server, rpc::Call&& call);
   void send_change(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk, bool again = false);
   void send_get(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk);
   base::Frame many_frame(const TableCall& op);
@@ -115,11 +117,14 @@ class Client {
   std::string waiting_for(const TableCall& op) const;
 
   Servers servers_;
+  const wire::Form<wire::Change> change_form_;
+  const wire::Form<wire::Get> get_form_;
   Catalogue catalogue_{servers_, changes_, *this};
   OpenChanges changes_{catalogue_.tables()};
   Inquiries inquiries_{servers_};
   Entry entry_{servers_, catalogue_.tables(), [this] { return catalogue_.is_creating(); }};
   std::list<TableCallRef> waited_for_;
+  std::list<TableCallRef> over_;  ///< an empty element for the next one, which saves an allocation
   std::set<std::pair<const base::Operation*, TableCall*>> parts_;  ///< those of waited_for_ that are parts of a larger operation, by that
   std::atomic<uint64_t> in_flight_{0};
   std::array<base::Histogram, kUseNames.size()> call_times_;

@@ -14,7 +14,7 @@
 namespace mv::table {
 
 /// Sends a request to some servers, and collects all answers, or the first error.
-class Round : public std::enable_shared_from_this<Round> {
+class Round final : public Timers::Timed, public std::enable_shared_from_this<Round> {
  public:
   using Each = std::function<void(size_t server, const wire::Message&, std::span<const std::byte> payload)>;
   using Done = std::function<void(const base::Status&)>;
@@ -36,16 +36,17 @@ class Round : public std::enable_shared_from_this<Round> {
   /// Asks the servers to withdraw the request; their errors name the missing workers. Ends without their answers 1 s
   /// later.
   void expire() {
-    if (has_timer_) all_.timers.erase(timer_);
+    if (has_timer_) all_.timers.drop(timer_);
     ask_back();
   }
 
  private:
+  void on_time() override { ask_back(); }
   void send(const Ask& question, base::Nanos deadline, size_t skip, bool wants_answer) {
     open_ = servers_.size() - (skip < servers_.size() ? 1 : 0);
     if (open_ == 0) return done_({});
     if (deadline != base::kNever) {
-      timer_ = all_.timers.emplace(deadline, [self = shared_from_this()] { self->ask_back(); });
+      timer_ = all_.timers.set(deadline, shared_from_this());
       has_timer_ = true;
     }
     std::vector<std::shared_ptr<Gather>> pendings(servers_.size());
@@ -69,7 +70,7 @@ class Round : public std::enable_shared_from_this<Round> {
     if (!status.ok() && error_.ok())
       error_ = !unsent ? status : base::error(MV_ETIMEOUT, "{} has not answered earlier calls", all_.name(servers_[server]));
     if (--open_ > 0) return;
-    if (has_timer_) all_.timers.erase(timer_);
+    if (has_timer_) all_.timers.drop(timer_);
     has_timer_ = false;
     done_(error_);
   }
@@ -79,7 +80,7 @@ class Round : public std::enable_shared_from_this<Round> {
     std::vector<std::shared_ptr<Gather>> pendings;
     for (const auto& pending : pendings_) pendings.push_back(pending.lock());
     if (!std::exchange(asked_back_, true)) {
-      timer_ = all_.timers.emplace(all_.clock.now() + std::chrono::seconds(1), [self = shared_from_this()] { self->ask_back(); });
+      timer_ = all_.timers.set(all_.clock.now() + std::chrono::seconds(1), shared_from_this());
       has_timer_ = true;
       for (size_t server = 0; server < servers_.size(); ++server)
         if (pendings[server] != nullptr) rpc_.cancel(servers_[server], pendings[server].get());
@@ -102,7 +103,7 @@ class Round : public std::enable_shared_from_this<Round> {
   base::Status error_;
   bool asked_back_ = false, overtakes_ = false;
   bool has_timer_ = false;
-  Servers::Timers::iterator timer_;
+  Timers::Timer timer_;
 };
 
 }  // namespace mv::table

@@ -2,8 +2,6 @@
 // The servers as the workers' side of tables sees them, and the requests to them.
 
 #include <algorithm>
-#include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,13 +10,12 @@
 #include "base/pool.hpp"
 #include "engine/cluster/view.hpp"
 #include "engine/rpc/client.hpp"
+#include "engine/table/client/timers.hpp"
 
 namespace mv::table {
 
 /// Loop thread only.
 struct Servers {
-  using Timers = std::multimap<base::Nanos, std::function<void()>>;
-
   /// `rpc` is for requests to parts of tables, which may move; `processes` for requests to the processes themselves.
   Servers(const base::Clock& clock, rpc::Client& rpc, rpc::Client& processes, base::Pool& pool)
       : clock(clock), rpc(rpc), processes(processes), pool(pool) {}
@@ -37,11 +34,8 @@ struct Servers {
     return found;
   }
   std::string name(base::Peer peer) const { return view->name(peer); }
-  base::Nanos next_deadline() const { return timers.empty() ? base::kNever : timers.begin()->first; }
-  void tick() {
-    const base::Nanos now = clock.now();
-    while (!timers.empty() && timers.begin()->first <= now) timers.extract(timers.begin()).mapped()();
-  }
+  base::Nanos next_deadline() const { return timers.next(); }
+  void tick() { timers.tick(clock.now()); }
 
   const base::Clock& clock;
   rpc::Client& rpc;

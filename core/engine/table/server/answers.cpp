@@ -32,7 +32,7 @@ void Answers::answer(const rpc::Asked& asked, Table& table, const HeldGet& get) 
     return rpc_.fail(asked, base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for the answer", table.spec.name, roster_.index()));
   }
   const auto values = base::Payload::kept(block.bytes, block.memory);
-  rpc_.answer(asked, builder_.finish(wire::Body::Reply, wire::CreateReply(builder_.fbb()), values));
+  rpc_.answer(asked, reply_.finish([](wire::Reply&) {}, values));
 }
 
 /// Pulled values have no residual: what the codec leaves out of them is lost.

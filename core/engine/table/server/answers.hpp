@@ -7,6 +7,7 @@
 #include "base/pool.hpp"
 #include "engine/rpc/server.hpp"
 #include "engine/table/server/table.hpp"
+#include "wire/form.hpp"
 
 namespace mv::table {
 
@@ -40,6 +41,7 @@ class Answers {
   const Roster& roster_;
   base::Pool& pool_;
   wire::FrameBuilder builder_;
+  const wire::Form<wire::Reply> reply_{wire::Body::Reply, [](flatbuffers::FlatBufferBuilder& fbb) { return wire::CreateReply(fbb); }};
   std::unordered_map<rpc::Asked, Many, rpc::Asked::Hash> many_;
 };
 

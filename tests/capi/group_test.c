@@ -564,7 +564,8 @@ static void disagrees_on_the_others(struct member* self) {
   const mv_group group = open_all(self);
   int64_t values[8] = {0}, results[8];
   const int odd = self->index == 1;
-  expect_error(mv_alltoall(group, values, results, odd ? 1 : 2, MV_I64, NULL), MV_EDISAGREE, "alltoall of 2 i64");
+  expect_error(mv_alltoall(group, values, results, odd ? 1 : 2, MV_I64, NULL), MV_EDISAGREE, "operation 1 of the group: ");
+  assert_non_null(strstr(mv_last_error(), "alltoall of 2 i64"));
   const mv_status other = odd ? mv_alltoall(group, values, results, 1, MV_I64, NULL) : mv_allgather(group, values, 1, results, MV_I64, NULL);
   expect_error(other, MV_EDISAGREE, "alltoall");
   const uint64_t sends[2] = {1, 2}, receives[2] = {1, odd ? 3 : 2};

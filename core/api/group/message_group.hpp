@@ -27,7 +27,10 @@ class MessageGroup final : public Group, public std::enable_shared_from_this<Mes
     collective_why_ = why;
   }
   /// Excludes earlier operations from info(), because the caller did not make them.
-  void count_from_here() { before_ = info(); }
+  void count_from_here() {
+    before_ = info();
+    calls_.on_loop([this] { group_->count_from_here(); });
+  }
   GroupInfo info() override;
   const std::vector<int64_t>& members() const override { return members_; }
   Started run(collective::Operation&& operation, const CallOptions& options) override;

@@ -22,7 +22,7 @@ struct Group::Active final : Execution::Owner, base::Work {
 
   /// Breaks the group, because the other ranks count on this one.
   void withdraw(mv_status code) override {
-    group.break_group(base::error(code, "{} has withdrawn operation {} of the group, {}", group.name(static_cast<uint32_t>(group.setting_.rank)), op,
+    group.break_group(base::error(code, "{} has withdrawn operation {} of the group, {}", group.name(static_cast<uint32_t>(group.setting_.rank)), group.shown(op),
                                 describe(running.signature())), true);
   }
 

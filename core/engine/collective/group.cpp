@@ -139,14 +139,14 @@ bool Group::settle(uint64_t op) {
   if (wrong.ok() && running.execution().paused()) {
     if (const base::Status uneven = running.check_counts(); !uneven.ok()) {
       active.busy = false;
-      fail(op, base::error(uneven.code(), "operation {} of the group, {}: {}", op, describe(running.signature()), uneven.text()), true);
+      fail(op, base::error(uneven.code(), "operation {} of the group, {}: {}", shown(op), describe(running.signature()), uneven.text()), true);
       return false;
     }
     wrong = running.execution().advance();
   }
   active.busy = false;
   if (!wrong.ok()) {
-    break_group(base::error(wrong.code(), "operation {} of the group, {}: {}", op, describe(running.signature()), wrong.text()), true);
+    break_group(base::error(wrong.code(), "operation {} of the group, {}: {}", shown(op), describe(running.signature()), wrong.text()), true);
     return false;
   }
   running.hand();
@@ -185,7 +185,7 @@ void Group::reduced(uint64_t op, const base::Status& status) {
   if (found == numbers_.end() || found->second.active == nullptr) return;
   Active& active = *found->second.active;
   if (!status.ok())
-    return break_group(base::error(status.code(), "operation {} of the group, {}: {}", op, describe(active.running.signature()), status.text()), true);
+    return break_group(base::error(status.code(), "operation {} of the group, {}: {}", shown(op), describe(active.running.signature()), status.text()), true);
   active.handover = Active::Handover::kDone;
   settle(op);
 }
@@ -265,7 +265,7 @@ void Group::disagree(uint64_t op, uint32_t a, const wire::Signature& first, uint
   const char* difference = "";
   if (describe(first) == describe(second))
     difference = labels_fit(first.label(), second.label()) ? ", with different arrays or different algorithm costs" : kOtherLabel;
-  fail(op, base::error(MV_EDISAGREE, "operation {} of the group: {} calls {}, {} calls {}{}", op, name(a), describe(first), name(b), describe(second),
+  fail(op, base::error(MV_EDISAGREE, "operation {} of the group: {} calls {}, {} calls {}{}", shown(op), name(a), describe(first), name(b), describe(second),
                        difference), true);
 }
 
@@ -333,7 +333,7 @@ void Group::on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std:
 void Group::came_late(uint64_t op, uint32_t from, const wire::Signature& theirs) {
   const wire::Signature* const mine = done_.find(op);
   if (!broken_.ok() || mine == nullptr) return;
-  break_group(base::error(MV_EDISAGREE, "operation {} of the group: {} called {}, {} calls {}", op, name(static_cast<uint32_t>(setting_.rank)),
+  break_group(base::error(MV_EDISAGREE, "operation {} of the group: {} called {}, {} calls {}", shown(op), name(static_cast<uint32_t>(setting_.rank)),
                         describe(*mine), name(from), describe(theirs)), true);
 }
 

@@ -93,6 +93,8 @@ class Group : public std::enable_shared_from_this<Group> {
   void hand_over_to(std::unique_ptr<Reducer> reducer, uint64_t from_bytes);
   void hand_over_from(uint64_t from_bytes) { setting_.hand_over_from = from_bytes; }
 
+  /// Texts number the operations from the next one on: those before have opened the group.
+  void count_from_here() { uncounted_ = begun_; }
   /// A kSend or kRecv has no number. Messages to or from a rank are received in the order in which they were sent, by
   /// tag; a time-out or withdrawal of a receive that has no message yet does not break the group.
   void begin(Operation&& operation, base::OperationRef call, Handed handed = {});
@@ -216,6 +218,7 @@ class Group : public std::enable_shared_from_this<Group> {
   bool is_other(uint32_t rank) const;
   std::string missing(uint64_t op) const;
   std::string name(uint32_t rank) const;
+  uint64_t shown(uint64_t op) const { return op - std::min(op, uncounted_); }
   bool is_ahead() const;
   void keep_up();
   void note(const Active& active) const;
@@ -239,7 +242,7 @@ class Group : public std::enable_shared_from_this<Group> {
   Agreement agreement_;
   Lineage lineage_;
   base::TraceRing* trace_ = nullptr;  ///< null: nothing is recorded
-  uint64_t begun_ = 0;
+  uint64_t begun_ = 0, uncounted_ = 0;
   std::map<uint64_t, Numbered> numbers_;
   const std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<Reducer> reducer_;  ///< null: operations are not handed over, or the group is broken

@@ -21,7 +21,7 @@ GroupState Group::report() const {
   const Elsewhere seen = by_messages ? Elsewhere{} : watcher_.look();
   const std::string by = reducer_ != nullptr ? "messages, " + reducer_->name() : "messages";
   return {members_.id, members_.peers, static_cast<uint32_t>(setting_.rank), by_messages ? by : "shm",
-          by_messages ? begun_ : seen.operations, broken_.text(), by_messages ? tuning() : seen.tuning};
+          by_messages ? shown(begun_) : seen.operations, broken_.text(), by_messages ? tuning() : seen.tuning};
 }
 
 std::vector<cluster::Wait> Group::waits() const {
@@ -34,14 +34,14 @@ std::vector<cluster::Wait> Group::waits() const {
   const auto await = [&](cluster::Wait& wait, uint32_t rank, const char* what) { wait.awaited.push_back({members_.peers[rank], what}); };
   for (const auto& [op, numbered] : numbers_) {
     if (numbered.active == nullptr) continue;
-    cluster::Wait& wait = add(describe(numbered.active->running.signature()), op, numbered.active->since);
+    cluster::Wait& wait = add(describe(numbered.active->running.signature()), shown(op), numbered.active->since);
     const int32_t awaited = numbered.active->running.execution().awaited();
     if (awaited == Step::kNone) continue;
     const auto reached = reached_.find(static_cast<uint32_t>(awaited));
     await(wait, static_cast<uint32_t>(awaited), reached != reached_.end() && reached->second >= op ? kHasCome : kHasNotCome);
   }
   if (drain_) {
-    cluster::Wait& wait = add("a drain", begun_ + 1, drain_->since);
+    cluster::Wait& wait = add("a drain", shown(begun_ + 1), drain_->since);
     const auto found = numbers_.find(begun_ + 1);
     for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)
       if (static_cast<int32_t>(rank) != setting_.rank && (found == numbers_.end() || !found->second.drainers.contains(rank))) await(wait, rank, kHasNotCome);
@@ -129,7 +129,7 @@ void Group::expire(uint64_t op, Active& active, base::Nanos now) {
                           : awaited != Step::kNone ? "it waits for " + name(static_cast<uint32_t>(awaited))
                           : running.is_handed_over() && reducer_ != nullptr ? reducer_->name() + " has not ended its all-reduce"
                                                    : "its data was not received";
-  break_group(base::error(MV_ETIMEOUT, "operation {} of the group, {}: {} has given up; {}", op, describe(running.signature()),
+  break_group(base::error(MV_ETIMEOUT, "operation {} of the group, {}: {} has given up; {}", shown(op), describe(running.signature()),
                         name(static_cast<uint32_t>(setting_.rank)), why), true);
 }
 

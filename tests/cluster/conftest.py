@@ -57,13 +57,13 @@ class Run:
                 continue
         return found
 
-    def wait_until_gone(self, seconds=3.0):
+    def wait_until_gone(self, seconds=10.0):
         deadline = time.monotonic() + seconds
         while self.processes():
             assert time.monotonic() < deadline, f"left behind: {describe(self.processes())}"
             time.sleep(0.02)
 
-    def read_until(self, text, seconds=20.0):
+    def read_until(self, text, seconds=60.0):
         """Reads standard output up to a line that contains `text`, and returns that line."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -74,7 +74,7 @@ class Run:
                 return line
         raise AssertionError(f"no line with {text!r} on standard output; standard error: {self.finish()[2]}")
 
-    def pid_of(self, rank, seconds=2.0):
+    def pid_of(self, rank, seconds=10.0):
         """The process of a rank, the leader of its process group."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:  # a process in the middle of exec is not found

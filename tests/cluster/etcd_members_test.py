@@ -24,7 +24,7 @@ def named(etcd):
     made = []
 
     def begin(workers, order=None, name="job", **settings):
-        settings = {"heartbeat_timeout_ms": 1000, "init_timeout_ms": 30000, "log_level": "info", **settings}
+        settings = {"heartbeat_timeout_ms": 1000, "init_timeout_ms": 60000, "log_level": "info", **settings}
         made.append(Named(workers, etcd.keeper(name, order), **settings))
         return made[-1]
 

@@ -14,7 +14,7 @@ from etcd import Etcd, Proxy, is_installed
 from named import JOIN, WORK, Named, end, sums, whole
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="etcd is missing: apt install etcd-server")
-PATIENT = dict(init_timeout_ms=30000)
+PATIENT = dict(init_timeout_ms=60000)
 KEYS, END_OF_KEYS = "L3BvbHl2ZXJzby8=", "L3BvbHl2ZXJzbzA="  # from /polyverso/ to /polyverso0
 
 
@@ -466,7 +466,7 @@ def test_https(named, tmp_path):
 def test_hosts_meet_by_etcd_on_one_of_them(network):
     hosts = network(4)
     server = Etcd(host=hosts[3]).start()
-    job = Named(4, server.keeper("job"), network=hosts, place=lambda rank: rank % 4, heartbeat_timeout_ms=2000, init_timeout_ms=20000)
+    job = Named(4, server.keeper("job"), network=hosts, place=lambda rank: rank % 4, heartbeat_timeout_ms=2000, init_timeout_ms=60000)
     try:
         hosts.cut(1)  # from etcd and everybody
         nodes = [job.python(rank, WORK) for rank in range(4)]
@@ -486,7 +486,7 @@ def test_hosts_meet_by_etcd_on_one_of_them(network):
 def test_loopback_beyond_one_host_is_an_error(network):
     hosts = network(2)
     server = Etcd(host=hosts[1]).start()
-    job = Named(2, server.keeper("job"), network=hosts, place=lambda rank: rank, init_timeout_ms=15000)
+    job = Named(2, server.keeper("job"), network=hosts, place=lambda rank: rank, init_timeout_ms=60000)
     try:
         job.python(0, JOIN, rank=0, bind=None)
         ending = job.python(1, JOIN, rank=1).hear_attempt()[1]

@@ -29,7 +29,7 @@ TORCH = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 def environment(**more):
     clean = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS) and key not in TORCH}
-    return dict(clean, POLYVERSO_INIT_TIMEOUT_MS=more.pop("init_timeout", "20000"), **more)
+    return dict(clean, POLYVERSO_INIT_TIMEOUT_MS=more.pop("init_timeout", "60000"), **more)
 
 
 class Processes:

@@ -44,7 +44,7 @@ def keeper(request, tmp_path):
 def outside(keeper, **settings):
     """The environment of a process that knows the name only: no run of this user is to be found there."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_") and key != "XDG_RUNTIME_DIR"}
-    told = dict(keeper=keeper, init_timeout_ms=15000, **settings)
+    told = dict(keeper=keeper, init_timeout_ms=60000, **settings)
     return {**environment, **{f"POLYVERSO_{key.upper()}": str(value) for key, value in told.items()}}
 
 

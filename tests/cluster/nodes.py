@@ -66,7 +66,7 @@ class Node:
             self._queue.put(line.rstrip("\n"))
         self._queue.put(None)
 
-    def hear(self, text, seconds=20.0):
+    def hear(self, text, seconds=60.0):
         """Waits for a line that contains `text`, and returns it."""
         deadline = time.monotonic() + seconds
         while True:
@@ -87,7 +87,7 @@ class Node:
                 return self._queue.put(None)
             self.lines.append(line)
 
-    def hear_attempt(self, seconds=20.0):
+    def hear_attempt(self, seconds=60.0):
         """Returns (duration of the call in seconds, "ok" or the error)."""
         deadline = time.monotonic() + seconds
         while not (line := self.hear("after ", max(0.0, deadline - time.monotonic()))).startswith("after "):
@@ -104,7 +104,7 @@ class Node:
         while number == signal.SIGSTOP and state_of(self.process.pid) != "T":  # the signal takes effect with a delay
             time.sleep(0.001)
 
-    def ends(self, status=0, seconds=20.0):
+    def ends(self, status=0, seconds=60.0):
         try:
             ended = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -140,7 +140,7 @@ class Cluster:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
         role = "server" if rank >= self.workers else "worker" if self.servers else "all"
         told = dict(master=self.address, nodes=self.workers + self.servers, rank=rank, role=role, secret="of the tests",
-                    init_timeout_ms=15000)
+                    init_timeout_ms=60000)
         if self.network is not None:
             told.update(bind=self.host_of(rank).address)
         told.update(self.settings, **settings)

@@ -30,7 +30,7 @@ class Process:
             stderr=subprocess.STDOUT,
             text=True,
             env=environment,
-            start_new_session=True,  # Ctrl-C reaches only the driver, which then ends all processes
+            process_group=0,  # Ctrl-C reaches only the driver. In sessions of their own, they could not yield to each other (sched_autogroup)
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -103,7 +103,8 @@ int Child::spawn(const std::string& self, const Descriptors& descriptors, const 
   options.env = environment.data();
   options.stdio = entries.data();
   options.stdio_count = descriptors.master_socket >= 0 ? 4 : 3;
-  options.flags = UV_PROCESS_DETACHED;  // a process group of its own: signals come from the launcher alone
+  // UV_PROCESS_DETACHED would give it a session of its own, and so a group of its own in the scheduler (sched_autogroup): processes that share a
+  // processor could not yield to each other. run_armed() gives it a process group.
   options.exit_cb = [](uv_process_t* handle, int64_t status, int signal) {
     static_cast<Child*>(handle->data)->on_exit(status, signal);
   };
@@ -127,7 +128,7 @@ void Child::start_reading(Stream& stream) {
 }
 
 void Child::signal(int number) {
-  if (started_ && !finished_) kill(-pid(), number);
+  if (started_ && !finished_ && kill(-pid(), number) != 0) kill(pid(), number);  // it has no group yet
 }
 
 void Child::hide_interrupt_traces() {

@@ -20,6 +20,8 @@ int run_armed(int argc, char** argv) {
     return 126;
   }
   if (getppid() != launcher) return 126;  // it died before the line above
+  setpgid(0, 0);                                                        // signals come from the launcher alone
+  for (const int number : {SIGTTIN, SIGTTOU}) signal(number, SIG_IGN);  // reading /dev/tty fails, and does not stop the process
   execvp(argv[3], argv + 3);
   const int reason = errno;
   std::fprintf(stderr, "polyverso run: can't run \"%s\": %s\n", argv[3], std::strerror(reason));

@@ -10,6 +10,7 @@ use AI::MXNet::NS;
 use AI::MXNet::Optimizer;
 use Polyverso;
 use Polyverso::KVStore;
+use Polyverso::Values ();
 use Scalar::Util qw(blessed);
 
 has store    => (is => 'ro', required => 1);    # a Polyverso::KVStore; undef in a process that is only a server
@@ -208,7 +209,7 @@ sub _tell_factors {
     my ($optimizer, $told) = ($self->_native, $self->_told);
     $self->_factors(_all_factors($optimizer));
     for my $key (@keys) {
-        my ($rate, $decay) = map { $optimizer->_factor($_ => $key) } qw(lr_mult wd_mult);
+        my ($rate, $decay) = map { Polyverso::Values::exact($optimizer->_factor($_ => $key)) } qw(lr_mult wd_mult);
         next if $rate == 1 && $decay == 1 && !$told->{$key};
         $self->_store->set_key_parameters($key, "lr_mult=$rate wd_mult=$decay");
         $told->{$key} = 1;

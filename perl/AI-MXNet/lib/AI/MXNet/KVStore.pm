@@ -123,8 +123,9 @@ sub init {
 sub push {
     my ($self, $key, $value, @given) = @_;
     my %options = _options('push', @given);
-    $self->_follow(ref $key ? @$key : $key) if $self->_native;
+    my $followed = $self->_native && !$self->_is_dist ? $self->_follow : undef;
     $self->_store->push($key, _tensors(value => $value), %options);
+    if ($followed) { $followed->_update_count($_) for ref $key ? @$key : $key }
     return;
 }
 
@@ -180,20 +181,23 @@ sub set_optimizer {
 }
 
 # Synchronizes a store of this process with the optimizer object before a push: passes on parameters that changed since
-# the last push, and keeps the states. Counts the updates in the object as the library does.
+# the last push, and keeps the states. Returns the object, which counts the updates as the library does, or undef if this
+# process now executes it.
 sub _follow {
-    my ($self, @keys) = @_;
-    return if $self->_is_dist;
+    my ($self) = @_;
     my $optimizer = $self->_native;
     my $settings = $optimizer->_settings;
     if ($settings ne $self->_settings) {
-        my $text = $optimizer->text // return $self->set_optimizer($optimizer);
+        my $text = $optimizer->text;
+        if (!defined $text) {
+            $self->set_optimizer($optimizer);
+            return undef;
+        }
         $self->_store->set_optimizer($text);
         $self->_settings($settings);
     }
     $self->_tell_factors(keys %{ $self->_keys }) if $self->_factors ne _all_factors($optimizer);
-    $optimizer->_update_count($_) for @keys;
-    return;
+    return $optimizer;
 }
 
 sub _all_factors {

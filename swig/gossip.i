@@ -18,8 +18,8 @@
 static PyObject *pv_fetched(const mv_gossip_fetched *fetched) {
   return Py_BuildValue("{s:i,s:d,s:d,s:d,s:K,s:N,s:N}", "got", (int)fetched->got, "factor", fetched->factor, "peer_clock",
                        fetched->peer_clock, "peer_loss", fetched->peer_loss, "bytes", (unsigned long long)fetched->bytes,
-                       "peer", PyUnicode_DecodeUTF8(fetched->peer, (Py_ssize_t)strlen(fetched->peer), "replace"),
-                       "why", PyUnicode_DecodeUTF8(fetched->why, (Py_ssize_t)strlen(fetched->why), "replace"));
+                       "peer", pv_str(fetched->peer),
+                       "why", pv_str(fetched->why));
 }
 %}
 %typemap(argout) mv_gossip_fetched *fetched { $result = pv_append($result, pv_fetched($1)); }
@@ -34,8 +34,8 @@ static SV *pv_fetched(const mv_gossip_fetched *fetched) {
   (void)hv_stores(hash, "peer_clock", newSVnv(fetched->peer_clock));
   (void)hv_stores(hash, "peer_loss", newSVnv(fetched->peer_loss));
   (void)hv_stores(hash, "bytes", newSVuv(fetched->bytes));
-  (void)hv_stores(hash, "peer", newSVpvn_utf8(fetched->peer, strlen(fetched->peer), 1));
-  (void)hv_stores(hash, "why", newSVpvn_utf8(fetched->why, strlen(fetched->why), 1));
+  (void)hv_stores(hash, "peer", pv_str(fetched->peer));
+  (void)hv_stores(hash, "why", pv_str(fetched->why));
   return newRV_noinc((SV *)hash);
 }
 %}
@@ -95,5 +95,19 @@ MV_RESUMES(mv_gossip_status_text)
 MV_RESUMES(mv_gossip_add_peer)
 MV_RESUMES(mv_gossip_remove_peer)
 MV_RESUMES(mv_gossip_close)
+
+/* `config` is a path, except for mv_gossip_open_text(), where it is the YAML itself. */
+#if defined(SWIGPYTHON)
+%typemap(in) const char *config (PyObject *held = NULL) {
+  const int is_text = strcmp("$symname", "mv_gossip_open_text") == 0;
+  if (!(is_text ? pv_text($input, "$symname", (const char **)&$1) : pv_path($input, "$symname", &held, (const char **)&$1))) SWIG_fail;
+}
+%typemap(freearg) const char *config { Py_XDECREF(held$argnum); }
+#elif defined(SWIGPERL)
+%typemap(in) const char *config {
+  const int is_text = strcmp("$symname", "mv_gossip_open_text") == 0;
+  if (!(is_text ? pv_text : pv_path)($input, "$symname", (const char **)&$1)) SWIG_fail;
+}
+#endif
 
 %include <polyverso/gossip.h>

@@ -181,9 +181,9 @@ static PyObject *pv_group_info(const mv_group_info *info) {
                        (long long)info->hosts, "bytes_sent", (unsigned long long)info->bytes_sent, "bytes_received",
                        (unsigned long long)info->bytes_received, "operations", (unsigned long long)info->operations, "broken",
                        (int)info->broken, "transport", info->transport, "why",
-                       PyUnicode_DecodeUTF8(info->why, (Py_ssize_t)strlen(info->why), "replace"), "elder", (long long)info->elder, "generation",
+                       pv_str(info->why), "elder", (long long)info->elder, "generation",
                        (unsigned long long)info->generation, "collective", info->collective, "collective_why",
-                       PyUnicode_DecodeUTF8(info->collective_why, (Py_ssize_t)strlen(info->collective_why), "replace"), "tuning", info->tuning);
+                       pv_str(info->collective_why), "tuning", info->tuning);
 }
 %}
 %typemap(argout) mv_group_info *info { $result = pv_append($result, pv_group_info($1)); }
@@ -277,11 +277,11 @@ static SV *pv_group_info(const mv_group_info *info) {
   (void)hv_stores(hash, "operations", newSVuv((UV)info->operations));
   (void)hv_stores(hash, "broken", newSViv(info->broken));
   (void)hv_stores(hash, "transport", newSVpv(info->transport, 0));
-  (void)hv_stores(hash, "why", newSVpvn_utf8(info->why, strlen(info->why), 1));
+  (void)hv_stores(hash, "why", pv_str(info->why));
   (void)hv_stores(hash, "elder", newSViv((IV)info->elder));
   (void)hv_stores(hash, "generation", newSVuv((UV)info->generation));
   (void)hv_stores(hash, "collective", newSVpv(info->collective, 0));
-  (void)hv_stores(hash, "collective_why", newSVpvn_utf8(info->collective_why, strlen(info->collective_why), 1));
+  (void)hv_stores(hash, "collective_why", pv_str(info->collective_why));
   (void)hv_stores(hash, "tuning", newSVpv(info->tuning, 0));
   return newRV_noinc((SV *)hash);
 }

@@ -59,7 +59,7 @@
 }
 
 %typemap(argout) (const char **about, const mv_tensor **tensors, uint64_t *tensor_count) {
-  $result = pv_append($result, PyUnicode_FromString(*$1));
+  $result = pv_append($result, pv_str(*$1));
   $result = pv_append($result, pv_handle_list(*$2, *$3));
 }
 
@@ -108,7 +108,7 @@
 }
 
 %typemap(argout) (const char **about, const mv_tensor **tensors, uint64_t *tensor_count) {
-  PV_PUSH(newSVpvn_utf8(*$1, strlen(*$1), 1));
+  PV_PUSH(pv_str(*$1));
   PV_PUSH(pv_handle_list(*$2, *$3));
 }
 

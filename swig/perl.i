@@ -124,7 +124,9 @@ MV_RESUMES(function)
 
 %typemap(in) const char * { if (!pv_text($input, "$symname", (const char **)&$1)) SWIG_fail; }
 %typemap(freearg) const char * ""
-%typemap(out) const char * { PV_PUSH(newSVpvn_utf8($1, strlen($1), 1)); }
+%typemap(in) const char *path { if (!pv_path($input, "$symname", (const char **)&$1)) SWIG_fail; }
+%typemap(freearg) const char *path ""
+%typemap(out) const char * { PV_PUSH(pv_str($1)); }
 
 /* --------------------------------------------------------------- buffers */
 
@@ -165,7 +167,7 @@ MV_RESUMES(function)
 %typemap(default) const mv_init_options * { $1 = NULL; }
 %typemap(in) const mv_init_options * (mv_init_options value = MV_INIT_OPTIONS_INIT) {
   if (SvPOK($input))
-    value.text = SvPVutf8_nolen($input);
+    value.text = SvPV_nolen($input);
   else if (!pv_fields($input, "$symname", pv_init_fields, &value))
     SWIG_fail;
   if (SvOK($input)) $1 = &value;
@@ -210,7 +212,7 @@ MV_RESUMES(function)
       SWIG_fail;
     }
   }
-  PV_PUSH(newSVpvn_utf8($1, *$3, 1));
+  PV_PUSH(pv_str_of($1, *$3));
 }
 
 /* --------------------------------------------------------------- for Polyverso::Values */

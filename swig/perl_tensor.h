@@ -138,7 +138,7 @@ static SV *pv_tensor_text(mv_tensor tensor, const char *text, uint64_t capacity,
     }
     text = more;
   }
-  return newSVpvn_utf8(text, length, 1);
+  return pv_str_of(text, length);
 }
 
 /* ------------------------------------------------------------------ PDLs in a tensor's memory */

@@ -23,6 +23,13 @@ static const mv_call_options pv_call_defaults = MV_CALL_OPTIONS_INIT;
 
 /* ------------------------------------------------------------------ exceptions */
 
+/* Text from C as characters. Names, paths and reasons of other programs, and texts that were cut, may be no UTF-8: those
+ * become one character for each byte, because Perl dies when it meets malformed UTF-8. */
+static SV *pv_str_of(const char *text, STRLEN length) {
+  return newSVpvn_utf8(text, length, is_utf8_string((const U8 *)text, length));
+}
+static SV *pv_str(const char *text) { return pv_str_of(text, strlen(text)); }
+
 /* Puts a Polyverso::Error into $@. */
 static void pv_raise_text(mv_status status, const char *text) {
   dSP;
@@ -31,7 +38,7 @@ static void pv_raise_text(mv_status status, const char *text) {
   PUSHMARK(SP);
   mXPUSHs(newSVpvs("Polyverso::Error"));
   mXPUSHs(newSViv(status));
-  mXPUSHs(newSVpvn_utf8(text, strlen(text), 1));
+  mXPUSHs(pv_str(text));
   PUTBACK;
   call_method("new", G_SCALAR);
   SPAGAIN;
@@ -391,9 +398,19 @@ static int pv_text(SV *value, const char *function, const char **text) {
          pv_refuse(MV_EINVAL, function, "\"%.100s\" contains a zero byte", *text);
 }
 
+/* A path, or a text with paths or secrets in it, as an argument: its bytes, as for Perl's open(). Names of files come as
+ * bytes from the command line, the environment and the directory. */
+static int pv_path(SV *value, const char *function, const char **path) {
+  STRLEN length;
+  *path = NULL;
+  if (!SvOK(value)) return 1;
+  *path = SvPV(value, length);
+  return pv_is_c_text(*path, length) || pv_refuse(MV_EINVAL, function, "\"%.100s\" contains a zero byte", *path);
+}
+
 static int pv_field_string(SV *value, const pv_field *field, void *options, char *message) {
   STRLEN length;
-  const char *text = SvPVutf8(value, length);
+  const char *text = strcmp(field->key, "name") == 0 ? SvPVutf8(value, length) : SvPV(value, length);
   return pv_field_text(options, field, text, length, message);
 }
 
@@ -465,7 +482,7 @@ static char **pv_arguments(SV *sv, const char *function, int *count) {
 
 static SV *pv_argument_list(int count, char **argv) {
   AV *array = newAV();
-  for (int i = 0; i < count; ++i) av_push(array, newSVpvn_utf8(argv[i], strlen(argv[i]), 1));
+  for (int i = 0; i < count; ++i) av_push(array, pv_str(argv[i]));
   return newRV_noinc((SV *)array);
 }
 
@@ -494,13 +511,13 @@ static SV *pv_event(const mv_membership_event *event) {
   (void)hv_stores(hash, "part", newSViv((IV)event->part));
   (void)hv_stores(hash, "epoch", newSVuv(event->epoch));
   (void)hv_stores(hash, "dropped", newSVuv(event->dropped));
-  (void)hv_stores(hash, "reason", newSVpvn_utf8(event->reason, strlen(event->reason), 1));
+  (void)hv_stores(hash, "reason", pv_str(event->reason));
   return newRV_noinc((SV *)hash);
 }
 
 static SV *pv_info(const mv_table_info *info) {
   HV *hash = newHV();
-  (void)hv_stores(hash, "name", newSVpvn_utf8(info->name, strlen(info->name), 1));
+  (void)hv_stores(hash, "name", pv_str(info->name));
   (void)hv_stores(hash, "kind", newSViv(info->kind));
   (void)hv_stores(hash, "dtype", newSViv(info->dtype));
   (void)hv_stores(hash, "rows", newSVuv(info->rows));
@@ -510,7 +527,7 @@ static SV *pv_info(const mv_table_info *info) {
   (void)hv_stores(hash, "bytes", newSVuv(info->bytes));
   (void)hv_stores(hash, "adds", newSVuv(info->adds));
   (void)hv_stores(hash, "gets", newSVuv(info->gets));
-  (void)hv_stores(hash, "updater", newSVpvn_utf8(info->updater, strlen(info->updater), 1));
+  (void)hv_stores(hash, "updater", pv_str(info->updater));
   (void)hv_stores(hash, "staleness", newSViv((IV)info->staleness));
   (void)hv_stores(hash, "clock", newSVuv(info->clock));
   (void)hv_stores(hash, "stored", newSVuv(info->stored));

@@ -55,6 +55,10 @@
 %include "lua.i"
 #endif
 
+#if !defined(SWIGLUA)
+%apply const char *path { const char *directory };
+#endif
+
 /* How functions that may wait behave; each language defines these macros.
  *   MV_CALLS(function, options)       takes mv_call_options as the C argument `options`: a signal leaves it running
  *                                     under a handle

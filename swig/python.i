@@ -133,6 +133,10 @@ MV_RESUMES(function)
   if (!pv_text($input, "$symname", (const char **)&$1)) SWIG_fail;
 }
 %typemap(freearg) const char * ""
+%typemap(in) const char *path (PyObject *held = NULL) {
+  if (!pv_path($input, "$symname", &held, (const char **)&$1)) SWIG_fail;
+}
+%typemap(freearg) const char *path { Py_XDECREF(held$argnum); }
 
 /* --------------------------------------------------------------- buffers */
 
@@ -238,7 +242,7 @@ MV_RESUMES(function)
   if (result != MV_OK)
     pv_raise(result);
   else
-    text = *$3 < $2 ? PyUnicode_FromStringAndSize(more ? more : $1, (Py_ssize_t)*$3) : PyErr_NoMemory();
+    text = *$3 < $2 ? pv_str_of(more ? more : $1, *$3) : PyErr_NoMemory();
   PyMem_Free(more);
   if (!text) SWIG_fail;
   $result = pv_append($result, text);

@@ -450,11 +450,11 @@ static PyObject *pv_device_info(const mv_device_info *info) {
 
 /* The text of mv_tensor_text(); repeats the call with more room if the text was cut. */
 static PyObject *pv_tensor_text(mv_tensor tensor, const char *first, uint64_t capacity, uint64_t length) {
-  if (length < capacity) return PyUnicode_FromStringAndSize(first, (Py_ssize_t)length);
+  if (length < capacity) return pv_str_of(first, length);
   char *more = (char *)PyMem_Malloc(length + 1);
   if (!more) return PyErr_NoMemory();
   mv_status status = mv_tensor_text(tensor, more, length + 1, &length);
-  PyObject *text = status == MV_OK ? PyUnicode_FromString(more) : NULL;
+  PyObject *text = status == MV_OK ? pv_str(more) : NULL;
   if (status != MV_OK) pv_raise(status);
   PyMem_Free(more);
   return text;

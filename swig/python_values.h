@@ -48,10 +48,14 @@ static const char *pv_type_name(PyObject *object) {
 
 /* ------------------------------------------------------------------ exceptions */
 
+/* Text from C. Names, paths and reasons of other programs, and texts that were cut, may be no UTF-8. */
+static PyObject *pv_str_of(const char *text, size_t length) { return PyUnicode_DecodeUTF8(text, (Py_ssize_t)length, "replace"); }
+static PyObject *pv_str(const char *text) { return pv_str_of(text, strlen(text)); }
+
 /* Raises the exception class of the status's family; polyverso/errors.py has the classes. */
 static void pv_raise_text(mv_status status, const char *text) {
   PyObject *errors = PyImport_ImportModule("polyverso.errors");
-  PyObject *error = errors ? PyObject_CallMethod(errors, "from_status", "is", (int)status, text) : NULL;
+  PyObject *error = errors ? PyObject_CallMethod(errors, "from_status", "iN", (int)status, pv_str(text)) : NULL;
   if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
   Py_XDECREF(error);
   Py_XDECREF(errors);
@@ -310,6 +314,23 @@ static int pv_text(PyObject *value, const char *function, const char **text) {
          pv_refuse(MV_EINVAL, function, "\"%.100s\" contains a zero byte", *text);
 }
 
+/* A path as an argument, in the file system's encoding: text, bytes or a path object. None is NULL. `*held` keeps it. */
+static int pv_path(PyObject *value, const char *function, PyObject **held, const char **path) {
+  *path = NULL;
+  if (value == Py_None) return 1;
+  PyObject *plain = PyOS_FSPath(value);
+  if (!plain) {
+    PyErr_Clear();
+    return pv_refuse_type(function, "a path", value);
+  }
+  *held = PyUnicode_Check(plain) ? PyUnicode_EncodeFSDefault(plain) : Py_NewRef(plain);
+  Py_DECREF(plain);
+  if (!*held) return 0;
+  *path = PyBytes_AsString(*held);
+  return pv_is_c_text(*path, (size_t)PyBytes_Size(*held)) ||
+         pv_refuse(MV_EINVAL, function, "\"%.100s\" contains a zero byte", *path);
+}
+
 /* Stores one value in its field; `*set` = 0 with a message if it does not fit. */
 static int pv_field_value(PyObject *value, const pv_field *field, void *options, int *set, char *message) {
   if (PyUnicode_Check(value)) {
@@ -414,7 +435,7 @@ static char **pv_arguments(PyObject *object, const char *function, int *count) {
 
 static PyObject *pv_argument_list(int count, char **argv) {
   PyObject *list = PyList_New(count);
-  for (int i = 0; list && i < count; ++i) PyList_SetItem(list, i, PyUnicode_FromString(argv[i]));
+  for (int i = 0; list && i < count; ++i) PyList_SetItem(list, i, pv_str(argv[i]));
   return list;
 }
 
@@ -437,15 +458,15 @@ static PyObject *pv_handle_list(const mv_request *handles, uint64_t count) {
 
 static PyObject *pv_event(const mv_membership_event *event) {
   typedef unsigned long long wide;
-  return Py_BuildValue("{s:i,s:i,s:L,s:L,s:K,s:K,s:s}", "kind", event->kind, "role", event->role, "rank", (long long)event->rank,
+  return Py_BuildValue("{s:i,s:i,s:L,s:L,s:K,s:K,s:N}", "kind", event->kind, "role", event->role, "rank", (long long)event->rank,
                        "part", (long long)event->part, "epoch", (wide)event->epoch, "dropped", (wide)event->dropped,
-                       "reason", event->reason);
+                       "reason", pv_str(event->reason));
 }
 
 static PyObject *pv_info(const mv_table_info *info) {
   typedef unsigned long long wide;
-  return Py_BuildValue("{s:s,s:i,s:i,s:K,s:K,s:I,s:I,s:K,s:K,s:K,s:s,s:L,s:K,s:K,s:K,s:K,s:K}",
-                       "name", info->name, "kind", info->kind, "dtype", info->dtype,
+  return Py_BuildValue("{s:N,s:i,s:i,s:K,s:K,s:I,s:I,s:K,s:K,s:K,s:s,s:L,s:K,s:K,s:K,s:K,s:K}",
+                       "name", pv_str(info->name), "kind", info->kind, "dtype", info->dtype,
                        "rows", (wide)info->rows, "cols", (wide)info->cols,
                        "flags", info->flags, "servers", info->servers, "bytes", (wide)info->bytes,
                        "adds", (wide)info->adds, "gets", (wide)info->gets, "updater", info->updater,

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.hpp"
 #include "boundary.hpp"
 #include "calls.hpp"
 #include "options.hpp"
@@ -103,9 +104,12 @@ base::Status tell_type(State& state, kv_store handle, char* text, uint64_t capac
 
 base::Status check_key(const char* function, std::string_view key) {
   const bool fits = !key.empty() && key.size() <= kLongestKey;
-  if (fits && std::ranges::none_of(key, [](char letter) { return static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f; })) return {};
-  return base::error(MV_EINVAL, "{}: a key of {} bytes{}; a name has 1 to {} bytes and no control characters", function, key.size(),
-                     fits ? " with control characters" : "", kLongestKey);
+  if (fits && std::ranges::all_of(key, [](char letter) { return letter >= 0x20 && letter < 0x7f; })) return {};
+  const bool is_utf8 = base::utf8_end(key) == key.size();
+  if (fits && is_utf8 && std::ranges::none_of(key, [](char letter) { return static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f; }))
+    return {};
+  return base::error(MV_EINVAL, "{}: a key of {} bytes{}; a name has 1 to {} bytes of UTF-8 and no control characters", function, key.size(),
+                     !fits ? "" : is_utf8 ? " with control characters" : " that are not UTF-8", kLongestKey);
 }
 
 base::Status read_keys(const char* function, const kv_keys* given, Keys* keys) {

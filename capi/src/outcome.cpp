@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/per_thread.hpp"
+#include "base/utf8.hpp"
 #include "boundary.hpp"
 
 namespace mv::capi {
@@ -20,7 +21,7 @@ std::string& callback_text() { return base::per_thread<CallbackText>().text; }
 }  // namespace
 
 std::string one_line(const char* text) {
-  std::string line(text, strnlen(text, kLongest + 1));
+  std::string line = base::as_utf8(std::string_view(text, strnlen(text, kLongest + 1)));
   if (line.size() > kLongest) {
     size_t end = kLongest;
     while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;

@@ -9,7 +9,7 @@
 
 namespace mv::capi {
 
-/// A text from the program, as one line of at most 1000 bytes that does not end inside a UTF-8 character.
+/// A text from the program, as one line of at most 1000 bytes of UTF-8: other bytes become U+FFFD.
 std::string one_line(const char* text);
 /// The reason of an abort as one line, also if the caller gave none.
 std::string reason_line(const char* reason);

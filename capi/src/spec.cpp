@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/setting_text.hpp"
+#include "base/utf8.hpp"
 #include "options.hpp"
 #include "shard/updater/updater.hpp"
 #include "tensor/dtype.hpp"
@@ -71,25 +72,6 @@ constexpr const SettingInfo* kFields[] = {&kName,    &kKind,      &kDtype,   &kR
 
 constexpr const char* kKindNames[] = {"", "array", "matrix", "sparse", "keyvalue"};
 
-/// The length in bytes of the UTF-8 sequence at the start of `text`; 0 if it is invalid. Overlong forms, surrogates and
-/// numbers beyond Unicode are invalid.
-size_t utf8_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto follows = [&](size_t i) { return (byte(i) & 0xC0) == 0x80; };
-  const unsigned first = byte(0), second = byte(1);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return follows(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    const bool fits = (first != 0xE0 || second >= 0xA0) && (first != 0xED || second < 0xA0);
-    return fits && follows(1) && follows(2) ? 3 : 0;
-  }
-  if (first >= 0xF0 && first <= 0xF4) {
-    const bool fits = (first != 0xF0 || second >= 0x90) && (first != 0xF4 || second < 0x90);
-    return fits && follows(1) && follows(2) && follows(3) ? 4 : 0;
-  }
-  return 0;
-}
-
 void append_json_string(std::string& json, std::string_view text) {
   json += '"';
   for (const char c : text) {
@@ -110,12 +92,8 @@ void append_json_string(std::string& json, std::string_view text) {
 base::Status check_name(const char* function, std::string_view name, std::string_view what) {
   if (name.empty()) return base::error(MV_EINVAL, "{}: {} is empty", function, what);
   if (name.size() > kLongestName) return base::error(MV_EINVAL, "{}: {} has {} bytes; the limit is {}", function, what, name.size(), kLongestName);
-  for (size_t at = 0; at < name.size();) {
-    const size_t length = utf8_length(name.substr(at));
-    if (length == 0) return base::error(MV_EINVAL, "{}: {} is not UTF-8 at byte {}", function, what, at);
-    at += length;
-  }
-  return {};
+  const size_t valid = base::utf8_end(name);
+  return valid == name.size() ? base::Status() : base::error(MV_EINVAL, "{}: {} is not UTF-8 at byte {}", function, what, valid);
 }
 
 namespace {

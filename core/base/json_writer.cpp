@@ -4,39 +4,18 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/utf8.hpp"
+
 namespace mv::base {
-
-namespace {
-
-/// The length in bytes of the UTF-8 sequence that `text` begins with; 0 if it is invalid. RFC 3629: no overlong forms,
-/// no surrogates.
-size_t sequence_length(std::string_view text) {
-  const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
-  const unsigned lead = byte(0), second = byte(1);
-  const auto follows = [&](size_t at) { return (byte(at) & 0xc0) == 0x80; };
-  if (lead < 0x80) return 1;
-  if (lead < 0xc2 || lead > 0xf4) return 0;
-  if (lead < 0xe0) return follows(1) ? 2 : 0;
-  if (lead < 0xf0) {
-    const bool in_range = lead == 0xe0 ? second >= 0xa0 : lead == 0xed ? second < 0xa0 : true;
-    return follows(1) && in_range && follows(2) ? 3 : 0;
-  }
-  const bool in_range = lead == 0xf0 ? second >= 0x90 : lead == 0xf4 ? second < 0x90 : true;
-  return follows(1) && in_range && follows(2) && follows(3) ? 4 : 0;
-}
-
-constexpr std::string_view kReplacement = "\xef\xbf\xbd";
-
-}  // namespace
 
 void JsonWriter::quote(std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   text_ += '"';
   while (!text.empty()) {
     const char letter = text.front();
-    const size_t length = sequence_length(text);
+    const size_t length = utf8_length(text);
     if (length == 0) {
-      text_ += kReplacement;
+      text_ += kReplacementCharacter;
     } else if (length > 1) {
       text_ += text.substr(0, length);
     } else if (letter == '"' || letter == '\\') {

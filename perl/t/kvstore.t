@@ -241,6 +241,16 @@ $node->shutdown;
 like(failure(sub { $dist->pull('w', $a) }), qr/MV_EHANDLE/, 'a store ends with its node');
 
 {
+    my ($one, $third) = (Polyverso::KVStore->create('local'), 1 / 3);
+    $one->init(['a', 'b'], [map { $class->zeros([1], 'f64') } 1, 2]);
+    $one->set_optimizer('mx.sgd', learning_rate => $third);
+    $one->set_key_parameters('b', lr_mult => $third);
+    $one->push(['a', 'b'], [map { $class->ones([1], 'f64') } 1, 2]);
+    $one->pull(['a', 'b'], [my @values = map { $class->zeros([1], 'f64') } 1, 2]);
+    ok($values[0]->to_list->[0] == -$third && $values[1]->to_list->[0] == -$third * $third, 'parameters have all digits of a number');
+}
+
+{
     my $cluster = TestCluster->new(2);
     my $begin   = 'use Polyverso::KVStore; my $node = Polyverso->init(log_level => "error");';
     my $create  = 'my $kv = Polyverso::KVStore->create("dist_sync", $node);';

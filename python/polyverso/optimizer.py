@@ -348,8 +348,8 @@ class Updater:
         self.optimizer.update(key, value, step, self.states[key])
 
     def get_states(self, dump_optimizer: bool = False) -> bytes:
-        """States and update counts as the bytes of a safetensors file; with dump_optimizer, the optimizer's parameters
-        too. States may be tensors, arrays, numbers, strings, and lists, tuples and dicts of them; TypeError for
+        """States and update counts as the bytes of a safetensors file; with dump_optimizer, the optimizer's parameters,
+        schedule and factors, too, but not a schedule of a class of your own. States may be tensors, arrays, numbers, strings, and lists, tuples and dicts of them; TypeError for
         others."""
         return updater_states.to_bytes(self, dump_optimizer)
 

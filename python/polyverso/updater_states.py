@@ -8,7 +8,7 @@ import copy
 import json
 from typing import TYPE_CHECKING, Any, Dict, List
 
-from . import capi
+from . import capi, lr_scheduler
 from ._numpy import np
 from .errors import ArgumentError, Error
 from .names import listing
@@ -21,10 +21,12 @@ __all__ = ["from_bytes", "to_bytes"]
 __dir__ = listing(__all__)
 
 _FORMAT = "polyverso-python-updater-1"
+_FACTORS = ("lr_mult", "wd_mult")  # of the optimizer, by key or name
 
 
 def to_bytes(updater: "Updater", dump_optimizer: bool) -> bytes:
-    """The states of all keys, and the update counts; with `dump_optimizer` also the optimizer's parameters."""
+    """The states of all keys, and the update counts; with `dump_optimizer` also the optimizer's parameters, its schedule, if
+    it is one of the library's, and the factors of keys."""
     optimizer = updater.optimizer
     arrays: List[Tensor] = []
     states = [[key, _described(state, arrays)] for key, state in updater.states.items()]
@@ -32,6 +34,10 @@ def to_bytes(updater: "Updater", dump_optimizer: bool) -> bytes:
     about = {"class": type(optimizer).__name__, "states": states, "counts": counts}
     if dump_optimizer:
         about["parameters"] = {name: getattr(optimizer, name) for name in optimizer.parameter_names()}
+        about.update({name: list(getattr(optimizer, name).items()) for name in _FACTORS})
+        schedule = optimizer.lr_scheduler
+        if schedule is None or schedule.is_native:
+            about["schedule"] = schedule and {"class": schedule.kind, "parameters": vars(schedule)}
     return memoryview(Tensor(capi.kv_encode_states(_FORMAT, json.dumps(about), arrays))).tobytes()
 
 
@@ -50,6 +56,9 @@ def from_bytes(updater: "Updater", data: bytes) -> None:
             raise ValueError("a count is negative")
         saved = about.get("parameters", {})
         parameters = {name: saved[name] for name in saved.keys() & set(optimizer.parameter_names())}
+        parameters.update({name: {_key(key): float(factor) for key, factor in about[name]} for name in _FACTORS if name in about})
+        if "schedule" in about:
+            parameters["lr_scheduler"] = about["schedule"] and _schedule(**about["schedule"])
         # Whether the library accepts the parameters must be known before anything changes.
         changed = copy.copy(optimizer)
         vars(changed).update(parameters)
@@ -65,6 +74,14 @@ def from_bytes(updater: "Updater", data: bytes) -> None:
         for state in lists:
             optimizer._shared = state[-1] = lists[0][-1]
     updater.states = states
+
+
+def _schedule(parameters: Dict[str, Any], **kind: str) -> lr_scheduler.LRScheduler:
+    made = next(known for known in vars(lr_scheduler).values() if getattr(known, "kind", "") == kind["class"])
+    schedule = made.__new__(made)
+    vars(schedule).update(parameters)
+    schedule(0)  # an error if a parameter is missing or wrong
+    return schedule
 
 
 def _refused(text: str, status: int = capi.MV_EINVAL) -> ArgumentError:

@@ -536,6 +536,28 @@ def test_states_of_an_updater(name):
         first.get_states()
 
 
+@pytest.mark.parametrize("schedule", [
+    lr_scheduler.PolyScheduler(10, base_lr=1, pwr=1), lr_scheduler.MultiFactorScheduler([2, 4], 0.5, base_lr=1), None,
+    lr_scheduler.CosineScheduler(10, final_lr=0.1, warmup_steps=5), lr_scheduler.FactorScheduler(2, 0.5, base_lr=1, warmup_steps=4, warmup_begin_lr=0.5)])
+def test_an_optimizer_s_states_have_its_schedule(schedule):
+    class Plain(optimizer.Optimizer):
+        def update(self, key, weight, gradient, state):
+            self._update_count(key)
+            weight -= self._get_lr(key) * gradient
+
+    for made in (optimizer.SGD, Plain):
+        first, second = (optimizer.get_updater(made(lr_scheduler=one)) for one in (schedule, lr_scheduler.FactorScheduler(7, 0.1)))
+        first.optimizer.set_lr_mult({"w": 0.25})
+        weights = [ones(), ones()]
+        for _ in range(3):
+            first("w", ones(), ones())
+        second.set_states(first.get_states(dump_optimizer=True))
+        for _ in range(6):
+            for updater, weight in zip((first, second), weights):
+                updater("w", ones(), weight)
+            np.testing.assert_array_equal(*weights)
+
+
 def changed_header(states, change):
     """The bytes with another header, and the checksum as it was."""
     end = 8 + int.from_bytes(states[:8], "little")
@@ -569,6 +591,10 @@ def test_invalid_states_of_an_updater_change_nothing(tmp_path):
     descriptions = [
         lambda about: about.update(parameters={"momentum": "fast"}),
         lambda about: about.update(parameters=[1]),
+        lambda about: about.update(schedule={"class": "halving", "parameters": {}}),
+        lambda about: about.update(schedule={"class": "factor", "parameters": {"base_lr": 1}}),
+        lambda about: about.update(schedule={"class": "", "parameters": {}}),
+        lambda about: about.update(lr_mult=[["w", "fast"]]),
         lambda about: about["counts"].update(num_update=-1),
         lambda about: about["counts"].update(keys=[["w", -1]]),
         lambda about: about.pop("counts"),

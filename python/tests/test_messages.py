@@ -344,3 +344,7 @@ def test_wrong_types(node):
 def test_settings_of_other_types():
     with polyverso.init(metrics=0, log_level="error", timeout_ms=5000):
         pass
+
+
+def test_texts_that_are_cut_are_utf8(node):
+    assert "contains a zero byte" in failure(lambda: node.open("x" + "é" * 200 + "\0"))

@@ -1,11 +1,13 @@
 """The polyverso package: nodes, tables, requests."""
 
 import asyncio
+import os
 
 import numpy as np
 import pytest
 
 import polyverso
+from polyverso import kvstore
 
 
 def test_a_cluster_of_one():
@@ -202,3 +204,21 @@ def test_the_local_device(monkeypatch):
         assert polyverso.local_device() == 0
         monkeypatch.setenv("LOCAL_RANK", "3")
         assert polyverso.local_device() == 3
+
+
+def test_paths(node, tmp_path):
+    """Text, bytes and path objects; also names of files that are not UTF-8, as os.listdir() returns them."""
+    node.array(2, name="weights")
+    folder = os.fsencode(tmp_path)
+    for path in (tmp_path / "object", str(tmp_path / "text"), folder + b"/bytes", os.fsdecode(folder + b"/latin1 \xdf")):
+        node.save(path)
+        node.load(path)
+        assert polyverso.inspect_checkpoint(path)["what"] == "directory"
+        kv, states = kvstore.create("local"), os.path.join(path, b"states" if isinstance(path, bytes) else "states")
+        kv.init("w", np.ones(2))
+        kv.set_optimizer("mx.sgd")
+        kv.save_optimizer_states(states)
+        kv.load_optimizer_states(states)
+    assert sorted(os.listdir(folder)) == [b"bytes", b"latin1 \xdf", b"object", b"text"]
+    with pytest.raises(polyverso.NotFoundError, match="nowhere \ufffd"):
+        node.load(folder + b"/nowhere \xdf")

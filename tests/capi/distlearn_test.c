@@ -165,6 +165,20 @@ static void averages_less(struct member* self) {
     expect_ok(mv_compressed_close(compressed));
   }
   mv_compressed compressed = 0;
+  expect_ok(mv_compressed_open(group, "1bit threshold=0.5", &compressed)); /* which has no code for zero */
+  for (int step = 0; step < 1 + self->index; ++step) {
+    float signs[40];
+    const mv_array gradient = array_of(signs, 40, MV_F32);
+    for (int i = 0; i < 40; ++i) signs[i] = i % 3 == 0 ? 9 : -9;
+    uint64_t contributors = 0;
+    expect_ok(mv_compressed_average(compressed, &gradient, 1, NULL, 0, &contributors, NULL));
+    assert_int_equal(contributors, kRanks - step);
+    for (int i = 0; i < 40; ++i) assert_true(signs[i] == (i % 3 == 0 ? 1 : -1)); /* of those that contribute */
+  }
+  float none[40] = {0};
+  const mv_array nothing = array_of(none, 40, MV_F32);
+  expect_ok(mv_compressed_finish(compressed, &nothing, 1, NULL, 0, NULL));
+  expect_ok(mv_compressed_close(compressed));
   expect_error(mv_compressed_open(group, "zip", &compressed), MV_EINVAL, "powersgd");
   expect_ok(mv_group_close(group));
 }

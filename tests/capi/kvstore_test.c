@@ -108,6 +108,9 @@ static void an_invalid_call_changes_nothing(void** state) {
   const char* const empty = "";
   const kv_keys bad = name_keys(&empty, 1);
   expect_error(kv_init(kv, &bad, &one), MV_EINVAL, "200");
+  const char* const latin1 = "stra\337e";
+  const kv_keys not_utf8 = name_keys(&latin1, 1);
+  expect_error(kv_init(kv, &not_utf8, &one), MV_EINVAL, "6 bytes that are not UTF-8");
   const kv_keys none = KV_KEYS_INIT; /* an empty list of keys is a no-op */
   const kv_values nothing_of_it = KV_VALUES_INIT;
   expect_ok(kv_init(kv, &none, &nothing_of_it));

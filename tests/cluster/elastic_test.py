@@ -567,6 +567,57 @@ def test_a_newcomer_finds_the_master_after_the_first_one(cluster):
         server.ends(seconds=10)
 
 
+# Joins and leaves `times` times, as a job of short workers does.
+SHORT = """
+for turn in range({times}):
+    node = pv.init()
+    table = node.array(1000, name="t", dtype="float64")
+    table.add(np.ones(1000))
+    node.shutdown()
+say("done")
+"""
+# Says how many bytes of its heap are in use.
+MEMORY = """
+import ctypes
+class Use(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
+mallinfo2 = ctypes.CDLL(None).mallinfo2
+mallinfo2.restype = Use
+node = pv.init()
+if node.worker_id >= 0:
+    table = node.array(1000, name="t", dtype="float64")
+say("up")
+while wait_for_word() == "look":
+    say("uses", mallinfo2().uordblks)
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("servers, settings", [(1, {}), (2, {"replicas": 1})])
+def test_workers_that_have_left_take_no_memory(cluster, servers, settings):
+    """Nothing stays of the streams of requests with each of them, nor of what a checkpoint would have asked them."""
+    job = cluster(1, servers, max_workers=2, **settings)
+    nodes = [job.python(rank, MEMORY) for rank in range(1 + servers)]
+    for node in nodes:
+        node.hear("up")
+
+    def used_after(times):
+        short = late(job, SHORT.format(times=times))
+        short.hear("done")
+        short.ends()
+        for node in nodes:
+            node.tell("look")
+        return [int(node.hear("uses").split()[1]) for node in nodes]
+
+    first = used_after(20)
+    for before, after in zip(first, used_after(100)):
+        assert after - before < 100 * 1000
+    for node in nodes:
+        node.tell("stop")
+    for node in nodes:
+        node.ends()
+
+
 def test_members_hear_of_it(cluster):
     script = """
 node = pv.init()

@@ -8,6 +8,7 @@
 
 #include "base/json_reader.hpp"
 #include "base/json_writer.hpp"
+#include "base/utf8.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -19,10 +20,12 @@ extern "C" {
 
 namespace {
 
+using mv::base::as_utf8;
 using mv::base::json_quoted;
 using mv::base::JsonDocument;
 using mv::base::JsonValue;
 using mv::base::JsonWriter;
+using mv::base::utf8_end;
 
 template <typename Value>
 std::string written(const Value& value) {
@@ -88,7 +91,10 @@ void texts_are_utf8(void**) {
     std::string stripped = read.get<std::string>();  // the characters that both keep are equal
     for (size_t at; (at = stripped.find("\xef\xbf\xbd")) != std::string::npos;) stripped.erase(at, 3);
     assert_string_equal(stripped.c_str(), kept.c_str());
+    assert_string_equal(as_utf8(text).c_str(), read.get<std::string>().c_str());
   }
+  assert_int_equal(utf8_end("gr\xc3\xbc\xc3"), 4);
+  assert_int_equal(utf8_end("gr\xc3\xbc"), 4);
 }
 
 void json_round_trips(void**) {

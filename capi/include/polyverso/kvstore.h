@@ -26,8 +26,8 @@ extern "C" {
 /** A store, as one process sees it. */
 typedef int64_t kv_store;
 
-/** The keys of one call: numbers, or names of 1 to 200 bytes without control characters; exactly one of the two
- *  pointers is not NULL. The keys of a store are all numbers or all names. A call must not name a key twice. */
+/** The keys of one call: numbers, or names of 1 to 200 bytes of UTF-8 without control characters; exactly one of the
+ *  two pointers is not NULL. The keys of a store are all numbers or all names. A call must not name a key twice. */
 typedef struct kv_keys {
   uint32_t size;            /**< sizeof(kv_keys), set by KV_KEYS_INIT */
   uint32_t version;         /**< MV_STRUCT_VERSION */

@@ -98,7 +98,8 @@ MV_API const char *mv_last_error(void);
 /** Before a callback fails: the reason, such as "ValueError: ...". It is part of the errors that the failure causes, also
  *  in other processes. It counts for this thread's next updater, controller or reducer that returns a status other than
  *  MV_OK, or is reported with one to kv_update_done(), kv_command_done() or mv_custom_done(). MV_OK discards it.
- *  @param text one line, of which at most 1000 bytes are kept; control characters become spaces; NULL: discards
+ *  @param text one line, of which at most 1000 bytes are kept; control characters become spaces, bytes that are
+ *              not UTF-8 become U+FFFD; NULL: discards
  *  @return MV_OK, or MV_ENOMEM: the errors will have the status only */
 MV_API mv_status mv_callback_error(const char *text);
 
@@ -216,7 +217,8 @@ MV_API mv_status mv_shutdown(mv_node node);
  *
  *  A process that calls exit() or returns from main() while a node runs ends the node at exit: with exit status 0 as
  *  mv_shutdown() does, with another status as mv_abort() does, and the status is the reason.
- *  @param reason one line, of which at most 1000 bytes are kept; control characters become spaces; NULL or "": none
+ *  @param reason one line, of which at most 1000 bytes are kept; control characters become spaces, bytes that are
+ *              not UTF-8 become U+FFFD; NULL or "": none
  *  @return MV_OK, also if the node has ended already or never existed (node 0); MV_EHANDLE */
 MV_API mv_status mv_abort(mv_node node, const char *reason);
 

@@ -1,6 +1,7 @@
 // CodecCompressor: averages gradients through the codecs of tables. Each rank encodes all of its arrays as one, and all
 // ranks decode what they receive. Gradients that are all on one device which has the codec are encoded and decoded there.
 
+#include <cstring>
 #include <utility>
 
 #include "api/distlearn/compressor.hpp"
@@ -20,8 +21,28 @@ class CodecCompressor final : public Compressor {
  private:
   base::Status begin(const Gradients& gradients) override {
     elements_ = elements_of(gradients.arrays);
-    mine_.resize(codec_->encoded_bytes(elements_));
+    encoded_bytes_ = codec_->encoded_bytes(elements_);
+    mine_.resize(encoded_bytes_ + (encodes_zero() ? 0 : sizeof(uint32_t)));
     return {};
+  }
+
+  /// Whether zeros are decoded as zeros. If not, as with 1bit, a word after the encoded values says whether the rank contributes.
+  bool encodes_zero() const {
+    float zero = 0, residual = 0, decoded = 0;
+    std::vector<std::byte> encoded(codec_->encoded_bytes(1));
+    codec_->encode(&zero, &residual, 1, encoded.data());
+    codec_->decode_add(encoded.data(), &decoded, 1);
+    return decoded == 0;
+  }
+
+  void say_that_it_contributes(bool contributes) {
+    const uint32_t word = contributes ? 1 : 0;
+    if (mine_.size() > encoded_bytes_) std::memcpy(mine_.data() + encoded_bytes_, &word, sizeof word);
+  }
+  bool contributes(uint64_t rank) const {
+    uint32_t word = 1;
+    if (mine_.size() > encoded_bytes_) std::memcpy(&word, of_rank(rank).data() + encoded_bytes_, sizeof word);
+    return word != 0;
   }
 
   base::Status reduce(const Gradients& gradients, base::Nanos timeout) override {
@@ -62,13 +83,15 @@ class CodecCompressor final : public Compressor {
     float* to = floats_of(values_);
     for_each_element(gradients, [&](auto& value) { *to++ = static_cast<float>(value); });
     codec_->encode(floats_of(values_), floats_of(residual_), elements_, mine_.data());
+    say_that_it_contributes(true);
     return {};
   }
 
   base::Status take_here(Arrays gradients) {
     const std::span<float> values(floats_of(values_), elements_);
     std::ranges::fill(values, 0.0F);
-    for (uint64_t rank = 0; rank < peers_.size(); ++rank) codec_->decode_add(of_rank(rank).data(), values.data(), elements_);
+    for (uint64_t rank = 0; rank < peers_.size(); ++rank)
+      if (contributes(rank)) codec_->decode_add(of_rank(rank).data(), values.data(), elements_);
     for (float& value : values) value /= static_cast<float>(contributed_);
     const auto staging = api::stage_arrays(gradients, peers_.find_device());
     if (!staging.ok()) return staging.status();
@@ -89,7 +112,8 @@ class CodecCompressor final : public Compressor {
     std::byte* const out = encoded_.arrays().front().data;
     const codec::Encoding all{values_.arrays().front().data, MV_F32, floats_of(residual_), elements_, out};
     if (auto status = codec::codecs_of(there).encode(*codec_, {&all, 1}); !status.ok()) return status;
-    return there.to_host(mine_.data(), out, mine_.size());
+    say_that_it_contributes(true);
+    return there.to_host(mine_.data(), out, encoded_bytes_);
   }
 
   base::Status take_there(const Arrays& gradients) {
@@ -99,7 +123,8 @@ class CodecCompressor final : public Compressor {
     std::byte* const in = encoded_.arrays().front().data;
     const codec::Decoding all{in, values, elements_};
     for (uint64_t rank = 0; rank < peers_.size(); ++rank) {
-      if (auto status = there.from_host(in, of_rank(rank).data(), mine_.size()); !status.ok()) return status;
+      if (!contributes(rank)) continue;
+      if (auto status = there.from_host(in, of_rank(rank).data(), encoded_bytes_); !status.ok()) return status;
       if (auto status = codec::codecs_of(there).decode(*codec_, {&all, 1}, true); !status.ok()) return status;
     }
     if (auto status = there.divide(MV_F32, values, contributed_, elements_); !status.ok()) return status;
@@ -124,7 +149,7 @@ class CodecCompressor final : public Compressor {
 
   base::Status check_all() const {
     for (uint64_t rank = 0; rank < peers_.size(); ++rank)
-      if (auto status = codec_->check(of_rank(rank), elements_); !status.ok()) return status;
+      if (auto status = codec_->check(of_rank(rank).first(encoded_bytes_), elements_); !status.ok()) return status;
     return {};
   }
 
@@ -132,6 +157,7 @@ class CodecCompressor final : public Compressor {
     const auto nothing = [&] {
       std::vector<float> zeros(elements_);
       codec_->encode(zeros.data(), std::vector<float>(elements_).data(), zeros.size(), mine_.data());
+      say_that_it_contributes(false);
       return base::Status();
     };
     return peers_.carry_out("mv_compressed_finish", {nothing, [&] { return answer(); }}, timeout);
@@ -159,7 +185,7 @@ class CodecCompressor final : public Compressor {
 
   const codec::CodecRef codec_;
   Places given_;  ///< of the gradients
-  uint64_t elements_ = 0;
+  uint64_t elements_ = 0, encoded_bytes_ = 0;
   Buffers residual_, values_;  ///< on the gradients' device, if they are on one that has the codec
   Buffers encoded_;            ///< there: the bytes of one rank
   std::vector<std::byte> mine_, all_;

@@ -159,10 +159,10 @@ void Coordinator::settle() {
                                  [&](const auto* w) { return !is_here(*w) || !waiting_[w->peer].empty(); });
     std::vector<Request> requests;
     for (const cluster::Member* worker : workers) {
-      auto& theirs = waiting_[worker->peer];
-      if (!all || theirs.empty()) continue;
-      requests.push_back(std::move(theirs.front()));
-      theirs.pop_front();
+      const auto theirs = waiting_.find(worker->peer);
+      if (!all || theirs == waiting_.end() || theirs->second.empty()) continue;
+      requests.push_back(std::move(theirs->second.front()));
+      theirs->second.pop_front();
     }
     if (requests.empty()) break;
     begin(std::move(requests));

@@ -331,6 +331,7 @@ class Cluster {
   void mark_finished(base::Peer peer);
   void learn_finished(Member& worker);
   void replace(const Member& member);
+  void forget_former(const Member& place);
   void send_ping(base::Peer to, uint64_t asks = 0, uint64_t answers = 0);
   size_t index_of_master(const std::string& address);
   void dial_master();

@@ -179,6 +179,7 @@ void Cluster::rejoin(const rpc::Asked& asked, std::vector<std::byte> header) {
   if (!is_kept()) {
     const wire::Join& request = join_in(header);
     Member& place = *vacancy(view_, request);
+    forget_former(place);
     take_place(place, asked.client, request);
     owner_.on_member_joined(place);
     if (place.is_server())

@@ -203,6 +203,11 @@ void Cluster::learn_finished(Member& worker) {
   mark_finished(worker.peer);
 }
 
+/// A process takes this place. No request is made any more to the worker that had it; if it is still connected, on_lost() forgets it.
+void Cluster::forget_former(const Member& place) {
+  if (!place.is_server() && client_.is_lost(place.peer)) client_.forget(place.peer);
+}
+
 /// Another process has this rank now.
 void Cluster::replace(const Member& member) {
   const auto place = std::find_if(view_.members.begin(), view_.members.end(), [&](const Member& m) { return m.rank == member.rank; });
@@ -215,6 +220,7 @@ void Cluster::replace(const Member& member) {
     declare_lost(place->peer, why);
     if (place->is_worker() && !place->drained && place->state == State::kLost && is_kept()) owner_.on_worker_lost(*place, why);
   }
+  forget_former(*place);
   *place = member;
   place->state = State::kHere;
   owner_.on_member_joined(*place);

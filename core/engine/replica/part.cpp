@@ -120,6 +120,7 @@ void Part::worker_joined(const cluster::Member& worker) {
     send_withheld();
     send_waiting();
     log({.event = ReplicaEvent::Came, .client = worker.peer, .worker = &worker});
+    streams_.on_lost(place.peer);  // a worker that has finished repeats nothing
     place = worker;
     place.state = cluster::State::kHere;
     tables_->worker_joined(worker.peer);

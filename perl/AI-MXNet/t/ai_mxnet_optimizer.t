@@ -174,6 +174,29 @@ my $with = mx->optimizer->get_updater(AI::MXNet::SGD->new(lr_scheduler => AI::MX
 my $blank = mx->optimizer->get_updater(AI::MXNet::SGD->new);
 $blank->set_states($with->get_states(1));
 is_deeply($blank->optimizer->lr_scheduler->step, [5, 9], 'its schedule, too');
+for my $name ('scaled', 'sgd') {
+    for my $make (
+        sub { AI::MXNet::PolyScheduler->new(max_update => 10, base_lr => 1, pwr => 1) },
+        sub { AI::MXNet::FactorScheduler->new(step => 2, factor => 0.5, base_lr => 1, warmup_steps => 4, warmup_begin_lr => 0.5) },
+        sub { AI::MXNet::MultiFactorScheduler->new(step => [2, 4, 6, 8], factor => 0.5, base_lr => 1) },
+    ) {
+        my ($first, $second) = map { mx->optimizer->get_updater(mx->optimizer->create($name, @$_)) } [lr_scheduler => $make->()], [];
+        $first->('w', mx->nd->array([1, $_]), mx->nd->ones([2])) for 1 .. 5;
+        $second->set_states($first->get_states(1));
+        is_continued($first, $second, "$name goes on in its schedule");
+    }
+}
+{
+    my $third = 1 / 3;
+    my %rates = (learning_rate => $third, lr_mult => { w => $third }, wd => $third);
+    my $exact = mx->optimizer->get_updater(AI::MXNet::SGD->new(%rates,
+        lr_scheduler => AI::MXNet::FactorScheduler->new(step => 1, factor => $third, stop_factor_lr => $third / 1e9)));
+    $blank->set_states($exact->get_states(1));
+    my $read = $blank->optimizer;
+    ok($read->learning_rate == $third && $read->wd == $third && $read->lr_mult->{w} == $third, 'all digits of its numbers');
+    is($read->text, $exact->optimizer->text, 'and of its schedule');
+    like($read->text, qr/factor=0\.33333333333333331 /, 'which go to servers, too');
+}
 require Storable;
 my $states = mx->optimizer->get_updater($adam)->get_states;
 like(sentence(sub { $blank->set_states(Storable::freeze({ a => 1 })) }),  qr/Storable/, "Storable's are refused");

@@ -121,6 +121,8 @@ subtest 'a local store goes by the object' => sub {
     is($sgd->num_update, 5, 'the count');
     $kv->push([qw(a b)], [map { mx->nd->ones([2]) } 1, 2]);
     is_deeply([$sgd->num_update, $sgd->_index_update_count], [6, { a => 6, b => 1 }], 'by key');
+    is(failure(sub { $kv->push('b', mx->nd->ones([3])) }), 'MV_ESHAPE', 'a push that fails');
+    is_deeply([$sgd->num_update, $sgd->_index_update_count], [6, { a => 6, b => 1 }], 'does not count');
 };
 
 subtest 'what is not finite' => sub {

@@ -133,6 +133,12 @@ sub check_pdls {
     return;
 }
 
+# A number as text from which the same number is read: Perl's own text has 15 digits, which is too few for 1/3.
+sub exact {
+    my ($value) = @_;
+    return Scalar::Util::looks_like_number($value) && "$value" != $value ? sprintf('%.17g', $value) : $value;
+}
+
 # A name with its parameters as text: ('mx.sgd', learning_rate => 0.5) is 'mx.sgd learning_rate=0.5'.
 sub with_parameters {
     my ($what, $name, @parameters) = @_;
@@ -143,7 +149,7 @@ sub with_parameters {
         _refuse(EINVAL => "$what: $parameter is " . Polyverso::Lists::shown($value) . ', not a number or a word');
     }
     return $name unless %parameters;
-    return join ' ', $name, map { "$_=$parameters{$_}" } sort keys %parameters;
+    return join ' ', $name, map { "$_=" . exact($parameters{$_}) } sort keys %parameters;
 }
 
 # The mv_dtype of a name.

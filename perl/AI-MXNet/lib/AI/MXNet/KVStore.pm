@@ -10,6 +10,7 @@ use AI::MXNet::NS;
 use AI::MXNet::Optimizer;
 use Polyverso;
 use Polyverso::KVStore;
+use Polyverso::Values ();
 use Scalar::Util qw(blessed);
 
 has store    => (is => 'ro', required => 1);    # a Polyverso::KVStore; undef in a process that is only a server
@@ -122,8 +123,9 @@ sub init {
 sub push {
     my ($self, $key, $value, @given) = @_;
     my %options = _options('push', @given);
-    $self->_follow(ref $key ? @$key : $key) if $self->_native;
+    my $followed = $self->_native && !$self->_is_dist ? $self->_follow : undef;
     $self->_store->push($key, _tensors(value => $value), %options);
+    if ($followed) { $followed->_update_count($_) for ref $key ? @$key : $key }
     return;
 }
 
@@ -179,20 +181,23 @@ sub set_optimizer {
 }
 
 # Synchronizes a store of this process with the optimizer object before a push: passes on parameters that changed since
-# the last push, and keeps the states. Counts the updates in the object as the library does.
+# the last push, and keeps the states. Returns the object, which counts the updates as the library does, or undef if this
+# process now executes it.
 sub _follow {
-    my ($self, @keys) = @_;
-    return if $self->_is_dist;
+    my ($self) = @_;
     my $optimizer = $self->_native;
     my $settings = $optimizer->_settings;
     if ($settings ne $self->_settings) {
-        my $text = $optimizer->text // return $self->set_optimizer($optimizer);
+        my $text = $optimizer->text;
+        if (!defined $text) {
+            $self->set_optimizer($optimizer);
+            return undef;
+        }
         $self->_store->set_optimizer($text);
         $self->_settings($settings);
     }
     $self->_tell_factors(keys %{ $self->_keys }) if $self->_factors ne _all_factors($optimizer);
-    $optimizer->_update_count($_) for @keys;
-    return;
+    return $optimizer;
 }
 
 sub _all_factors {
@@ -208,7 +213,7 @@ sub _tell_factors {
     my ($optimizer, $told) = ($self->_native, $self->_told);
     $self->_factors(_all_factors($optimizer));
     for my $key (@keys) {
-        my ($rate, $decay) = map { $optimizer->_factor($_ => $key) } qw(lr_mult wd_mult);
+        my ($rate, $decay) = map { Polyverso::Values::exact($optimizer->_factor($_ => $key)) } qw(lr_mult wd_mult);
         next if $rate == 1 && $decay == 1 && !$told->{$key};
         $self->_store->set_key_parameters($key, "lr_mult=$rate wd_mult=$decay");
         $told->{$key} = 1;

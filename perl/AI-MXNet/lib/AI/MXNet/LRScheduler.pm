@@ -6,6 +6,7 @@ use Mouse;
 
 use AI::MXNet::Base ();
 use AI::MXNet::NS;
+use Polyverso::Values ();
 
 has base_lr         => (is => 'rw', isa => 'Num', default => 0.01);
 has warmup_steps    => (is => 'ro', isa => 'Int', default => 0);
@@ -60,7 +61,7 @@ sub text {
     my %own = $self->_own;
     my %all = (lr_scheduler => $name, base_lr => $self->warmup_final_lr, %own,
         map { $_ => $self->$_ } qw(warmup_steps warmup_begin_lr warmup_mode));
-    return join ' ', map { "$_=$all{$_}" } sort keys %all;
+    return join ' ', map { "$_=" . Polyverso::Values::exact($all{$_}) } sort keys %all;
 }
 
 sub _rate_check {

@@ -8,6 +8,7 @@ use AI::MXNet::Base ();
 use AI::MXNet::NDArray;
 use AI::MXNet::NDArray::File ();
 use JSON::PP ();
+use Polyverso::Values ();
 use Scalar::Util qw(blessed looks_like_number);
 
 has optimizer     => (is => 'rw', isa => 'AI::MXNet::Optimizer', required => 1);
@@ -47,7 +48,7 @@ use constant FORMAT => 'polyverso-updater-1';
 # Describes a state as data for JSON, with arrays as {"array": n}; appends these arrays to @$arrays.
 sub _described {
     my ($state, $arrays) = @_;
-    return $state unless ref $state;
+    return Polyverso::Values::exact($state) unless ref $state;
     return [map { _described($_, $arrays) } @$state] if ref $state eq 'ARRAY';
     if (ref $state eq 'HASH') {
         return { hash => { map { $_ => _described($state->{$_}, $arrays) } keys %$state } };
@@ -99,28 +100,37 @@ sub _parameters {
         my $value = $object->{$name};
         next unless defined $value;
         if (blessed $value && $value->isa('AI::MXNet::LRScheduler')) {
-            $parameters{$name} = { class => ref $value, %{ _parameters($value) } };
+            $parameters{$name} = { class => ref $value, %{ _parameters($value) }, warmup_final_lr => Polyverso::Values::exact($value->warmup_final_lr) };
             next;
         }
         my @parts = ref $value eq 'HASH' ? values %$value : ref $value eq 'ARRAY' ? @$value : $value;
-        $parameters{$name} = $value unless grep { ref } @parts;
+        next if grep { ref } @parts;
+        $parameters{$name} = ref $value eq 'HASH' ? { map { $_ => Polyverso::Values::exact($value->{$_}) } keys %$value }
+            : ref $value ? [map { Polyverso::Values::exact($_) } @$value] : Polyverso::Values::exact($value);
     }
     return \%parameters;
 }
 
-# Makes an optimizer, or a schedule, of a class that is loaded in this process.
+# Makes an optimizer, or a schedule, of a class that is loaded in this process. A schedule's base_lr falls from step to
+# step; new() takes the one that it began with. An optimizer's new() would make it the learning_rate.
 sub _of_parameters {
     my ($class, $parameters, $kind) = @_;
     _refuse(EINVAL => 'the states are damaged: the class or its parameters are missing')
         if !defined $class || ref $class || ref $parameters ne 'HASH';
     _refuse(EINVAL => "the states need the class $class, but no $kind of this name is loaded") unless eval { $class->isa($kind) };
     my %given = %$parameters;
+    my ($rate, $first) = ($given{base_lr}, delete $given{warmup_final_lr});    # of a schedule; early files have no $first
+    $given{base_lr} = $first if defined $first;
     if (my $schedule = $given{lr_scheduler}) {
         _refuse(EINVAL => 'the states are damaged: the schedule is invalid') if ref $schedule ne 'HASH';
         my %own = %$schedule;
         $given{lr_scheduler} = _of_parameters(delete $own{class}, \%own, 'AI::MXNet::LRScheduler');
+        $rate = $given{lr_scheduler}->base_lr;
     }
-    return $class->new(%given);
+    my $made = $class->new(%given);
+    if    ($given{lr_scheduler}) { $made->lr_scheduler->base_lr($rate) }
+    elsif (defined $first)       { $made->base_lr($rate) }
+    return $made;
 }
 
 # Reads all of the states before it changes anything. $where is the file, for messages.

@@ -77,6 +77,14 @@ def test_a_second_init_leaves_the_file_alone_that_has_the_number_of_the_masters_
     assert status == 0, err
 
 
+def test_the_processes_share_a_session_but_no_process_group(run):
+    """A session is a group of the scheduler: only within it can processes on one processor yield to each other."""
+    script = "import os; print('places', os.getsid(0), os.getpgid(0) == os.getpid())"
+    status, out, err = run("-n", "3", "--", "python3", "-c", script)
+    places = {line.split("places ")[1] for line in lines(out)}
+    assert status == 0 and len(places) == 1 and places.pop().endswith("True"), (out, err)
+
+
 def test_no_other_descriptor_is_inherited(run):
     script = "import os; print(sorted(int(fd) for fd in os.listdir('/proc/self/fd'))[:-1])"
     status, out, _ = run("-n", "2", "--", "python3", "-c", script)

@@ -128,7 +128,7 @@ void Child::start_reading(Stream& stream) {
 }
 
 void Child::signal(int number) {
-  if (started_ && !finished_ && kill(-pid(), number) != 0) kill(pid(), number);  // it has no group yet
+  if (started_ && !finished_ && kill(-pid(), number) != 0 && running()) kill(pid(), number);  // it has no group yet
 }
 
 void Child::hide_interrupt_traces() {

@@ -19,7 +19,7 @@ constexpr base::Nanos kSilent = std::chrono::seconds(2);
 }  // namespace
 
 Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self)
-    : clock_(clock), link_(link), client_(client), server_(server), owner_(owner), self_(std::move(self)), barrier_(server, view_), arrivals_(self_), contacts_(clock) {
+    : clock_(clock), link_(link), client_(client), server_(server), owner_(owner), self_(std::move(self)), contacts_(clock), roster_(self_, standing_, contacts_), barrier_(server, roster_.view()), arrivals_(self_) {
   for (size_t from = 0; from <= self_.master.size();) {
     const size_t end = std::min(self_.master.find(',', from), self_.master.size());
     masters_.push_back(self_.master.substr(from, end - from));
@@ -27,16 +27,16 @@ Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client
   }
   if (!self_.is_master) return;
   // Here and not in start(): a process may ask to join before start(), and is compared with the master itself.
-  master_ = self_.peer;
+  roster_.set_master(self_.peer);
   arrivals_.add_self();
 }
 
 // ---- on the master
 
 void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) {
-  const bool is_for_any = request.body_type() == wire::Body::Join || (request.body_type() == wire::Body::Leave && !has_given_role_);
-  if (!is_for_any && has_given_role_) return;  // the new master is asked again
-  if (!is_for_any && !is_master()) return keep_request(asked, request);
+  const bool is_for_any = request.body_type() == wire::Body::Join || (request.body_type() == wire::Body::Leave && !standing_.has_given_role());
+  if (!is_for_any && standing_.has_given_role()) return;  // the new master is asked again
+  if (!is_for_any && !roster_.is_master()) return keep_request(asked, request);
   switch (request.body_type()) {
     case wire::Body::Join:
       return join(asked, request);
@@ -60,20 +60,20 @@ void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) 
 /// A part has a back-up again.
 void Cluster::copied(const rpc::Asked& asked, const wire::Copied& note) {
   server_.answer(asked, builder_.answer({}));
-  const auto part = std::ranges::find_if(view_.members, [&](const Member& member) { return member.rank + 1 == note.part() && member.is_server(); });
-  if (part == view_.members.end()) return;
+  const auto part = std::ranges::find_if(roster_.view().members, [&](const Member& member) { return member.rank + 1 == note.part() && member.is_server(); });
+  if (part == roster_.view().members.end()) return;
   const auto holds = [client = asked.client, backup = note.backup()](const View& view, const Member& of) {
     return view.tail_of(of) == client && of.next_backup != 0 && view.next_backup_of(of) == backup;  // else one of the two was lost meanwhile
   };
-  if (is_kept())
+  if (roster_.is_kept())
     return decide([holds, rank = part->rank, replicas = self_.replicas](View& next) {
       const auto copied = std::ranges::find(next.members, rank, &Member::rank);
       if (copied == next.members.end() || !holds(next, *copied)) return base::Status(MV_ESTATE, "");
       take_copy(next, *copied, replicas);
       return base::Status();
     });
-  if (!holds(view_, *part)) return;
-  take_copy(view_, *part, self_.replicas);
+  if (!holds(roster_.view(), *part)) return;
+  take_copy(roster_.view(), *part, self_.replicas);
   owner_.on_part_moved(*part);
   publish();
 }
@@ -84,7 +84,7 @@ void Cluster::on_cancel(const rpc::Asked& asked) {
     return server_.fail(asked, base::error(MV_ETIMEOUT, "the cluster is complete, and no process whose place this one could take was lost"));
   if (std::erase_if(early_requests_, [&](const auto& early) { return early.first == asked; }) > 0)
     return server_.fail(asked, base::error(MV_ETIMEOUT, "the next master has not begun"));
-  if (phase_ != Phase::kJoining) return;
+  if (standing_.phase() != Phase::kJoining) return;
   const std::string missing = arrivals_.text();
   if (arrivals_.withdraw(asked)) server_.fail(asked, base::error(MV_ETIMEOUT, "{}", missing));
 }
@@ -104,30 +104,30 @@ std::string Cluster::doing(base::Peer peer, const std::vector<Wait>& waits) cons
 void Cluster::on_connected(base::Peer peer, const std::string& address) {
   contacts_.connected(peer, address);
   client_.on_connected(peer);
-  if (!is_master() && phase_ == Phase::kJoining && master_ == base::kNobody && address == masters_[asked_master_]) {
-    master_ = peer;
+  if (!roster_.is_master() && standing_.phase() == Phase::kJoining && roster_.master() == base::kNobody && address == masters_[asked_master_]) {
+    roster_.set_master(peer);
     ask_to_join();
   }
-  if (peer == master_) meets_master_ = false;
-  if (peer == master_ && awaits_master()) awaited_until_ = elect_at_ = tell_at_ = base::kNever;
-  if (view_.epoch > 0) send_ping(peer);
+  if (peer == roster_.master()) roster_.set_meets_master(false);
+  if (peer == roster_.master() && awaits_master()) awaited_until_ = elect_at_ = tell_at_ = base::kNever;
+  if (roster_.view().epoch > 0) send_ping(peer);
   ready_if_all_ready();
 }
 
 void Cluster::on_dial_failed(const std::string& address, const base::Status& why) {
-  if (phase_ == Phase::kFailed) return;
-  if (phase_ == Phase::kReady) {  // dial a late member until it is there; other members report lost ones
-    const auto wanted = [&](const Member& m) { return m.address == address && needs(m) && !contacts_.is_connected(m.peer); };
-    const auto member = std::ranges::find_if(view_.members, wanted);
-    if (member == view_.members.end()) return;
+  if (standing_.phase() == Phase::kFailed) return;
+  if (standing_.phase() == Phase::kReady) {  // dial a late member until it is there; other members report lost ones
+    const auto wanted = [&](const Member& m) { return m.address == address && roster_.needs(m) && !contacts_.is_connected(m.peer); };
+    const auto member = std::ranges::find_if(roster_.view().members, wanted);
+    if (member == roster_.view().members.end()) return;
     const base::Peer peer = member->peer;
     Contact& contact = contacts_[peer];
     if (is_refused_for_long(*member, contact, why)) {
       link_.close(peer);
       return on_lost(peer, base::error(MV_EPEERLOST, "it and this process can't connect: {}", why.text()));
     }
-    const bool has_never_met = !is_kept() && master_since_ > 0 && contact.epoch == 0;  // a new master meets all members: only their silence counts
-    if (++contact.failed_dials < kMostFailedDials || has_never_met || !judges_alone(peer)) {
+    const bool has_never_met = !roster_.is_kept() && roster_.master_since() > 0 && contact.epoch == 0;  // a new master meets all members: only their silence counts
+    if (++contact.failed_dials < kMostFailedDials || has_never_met || !roster_.judges_alone(peer)) {
       return dial_later(address);
     }
     link_.close(peer);
@@ -135,8 +135,8 @@ void Cluster::on_dial_failed(const std::string& address, const base::Status& why
   }
   if (why.code() != MV_EUNREACHABLE) return fail(why);
   last_dial_ = why;
-  if (phase_ == Phase::kJoining && address == masters_[asked_master_]) asked_master_ = (asked_master_ + 1) % masters_.size();
-  dial_later(phase_ == Phase::kJoining ? masters_[asked_master_] : address);
+  if (standing_.phase() == Phase::kJoining && address == masters_[asked_master_]) asked_master_ = (asked_master_ + 1) % masters_.size();
+  dial_later(standing_.phase() == Phase::kJoining ? masters_[asked_master_] : address);
 }
 
 /// The log says once which member can't be connected with. One that lives, but refuses this process or is refused by it, will do so for ever, as
@@ -146,78 +146,31 @@ bool Cluster::is_refused_for_long(const Member& member, Contact& contact, const 
   const bool is_refused = why.code() != MV_EUNREACHABLE;
   const base::Nanos since = clock_.now() - contact.dials_fail_since;
   if ((is_refused || since > self_.heartbeat_timeout) && !std::exchange(contact.told_of_failed_dials, true))
-    base::log_warn("can't connect with {}, and tries again: {}", view_.name(member.peer), why.text());
-  return is_refused && !is_kept() && since > self_.heartbeat_timeout;
+    base::log_warn("can't connect with {}, and tries again: {}", roster_.view().name(member.peer), why.text());
+  return is_refused && !roster_.is_kept() && since > self_.heartbeat_timeout;
 }
 
 void Cluster::dial_later(const std::string& address) { redial_[address] = clock_.now() + kRedialAfter; }
 
-bool Cluster::needs(const Member& member) const {
-  const Member* self = view_.find(self_.peer);
-  if (member.peer == self_.peer || member.state == State::kLost) return false;
-  // A finished worker may still be a server.
-  if (member.state == State::kFinished && member.peer != master_ && !member.is_server()) return false;
-  // With a keeper, each server may be the master one day.
-  if (is_kept() && (self->is_server() || member.is_server())) return true;
-  return member.peer == master_ || is_master() || contacts_.is_wanted(member.peer);
-}
-
-/// Whether this node may have requests for that member, or the member for this node.
-bool Cluster::may_need(const Member& member) const {
-  if (member.peer == self_.peer || member.state == State::kLost) return false;
-  if (needs(member)) return true;
-  return (member.state == State::kHere || member.is_server()) && view_.need_each_other(*view_.find(self_.peer), member);
-}
-
 void Cluster::connect_with_all() {
-  for (const Member& member : view_.members) {
-    if (!may_need(member)) continue;
+  for (const Member& member : roster_.view().members) {
+    if (!roster_.may_need(member)) continue;
     want(member.peer, Dialer::kSelf);
     if (has_left_) send_leave(member.peer, std::make_shared<rpc::Ignored>());
   }
 }
 
-size_t Cluster::unconnected() const {
-  return static_cast<size_t>(std::ranges::count_if(
-      view_.members, [&](const Member& member) { return may_need(member) && !contacts_.is_connected(member.peer); }));
-}
-
-/// True for a finished member that is not connected and not needed: no connection to it will ever be made.
-bool Cluster::ended_unmet(const Member& member) const {
-  return member.state == State::kFinished && member.peer != self_.peer && !may_need(member) && !contacts_.is_connected(member.peer);
-}
-
 void Cluster::want(base::Peer peer, Dialer dialer) {
   const Contact* const known = contacts_.find(peer);
   if (known != nullptr && known->wanted && known->connected) return;
-  const Member* member = view_.find(peer);
-  if (member == nullptr || peer == self_.peer || member->state == State::kLost || ended_unmet(*member)) return;
+  const Member* member = roster_.view().find(peer);
+  if (member == nullptr || peer == self_.peer || member->state == State::kLost || roster_.ended_unmet(*member)) return;
   Contact& contact = contacts_[peer];
   const bool is_new = !std::exchange(contact.wanted, true);
   if (contact.connected) return;
   if (is_new) contact.heard = clock_.now();
-  if (dialer == Dialer::kHigherRank && view_.find(self_.peer)->rank < member->rank) return;
+  if (dialer == Dialer::kHigherRank && roster_.own()->rank < member->rank) return;
   if (!std::exchange(contact.dialed, true)) link_.dial(member->address);
-}
-
-bool Cluster::all_workers_gone() const {
-  // Nobody will tell this node of the end of a worker that it has never met.
-  const auto may_call = [this](const Member& member) {
-    return member.is_worker() && member.state == State::kHere && (member.peer == self_.peer || contacts_.is_connected(member.peer));
-  };
-  if (!cut_off_.ok() && !contacts_.is_connected(master_)) return std::ranges::none_of(view_.members, may_call);
-  if (is_kept() && cut_off_.ok() && is_master()) return decided_.workers_gone();
-  if (is_master()) {  // after a change of the master, all have to hear of it
-    const auto is_unmet = [this](const Member& member) {
-      return member.is_server() && needs(member) && contacts_.is_wanted(member.peer) && !contacts_.is_connected(member.peer);
-    };
-    return view_.workers_gone() && (is_kept() || master_since_ == 0 || told_gone_ || std::ranges::none_of(view_.members, is_unmet));
-  }
-  return has_lost_master() ? view_.workers_gone() : told_gone_;
-}
-
-bool Cluster::has_lost_master() const {
-  return !is_master() && !meets_master_ && !contacts_.is_connected(master_);
 }
 
 // ---- time
@@ -244,22 +197,6 @@ void Cluster::tick() {
   if (now >= publish_at_) send_to_all();
   tick_keeping(now);
   if (now >= next_beat_) beat(now);
-}
-
-// ---- status
-
-const char* Cluster::phase() const {
-  switch (phase_) {
-    case Phase::kJoining:
-      return "joining";
-    case Phase::kConnecting:
-      return "connecting";
-    case Phase::kReady:
-      return "ready";
-    case Phase::kFailed:
-      break;
-  }
-  return "failed";
 }
 
 }  // namespace mv::cluster

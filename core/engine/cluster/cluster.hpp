@@ -11,13 +11,15 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "engine/cluster/admission.hpp"
 #include "engine/cluster/arrivals.hpp"
 #include "engine/cluster/barrier.hpp"
 #include "engine/cluster/contacts.hpp"
 #include "engine/cluster/news.hpp"
+#include "engine/cluster/owner.hpp"
 #include "engine/cluster/quorum_keeper.hpp"
+#include "engine/cluster/roster.hpp"
 #include "engine/cluster/self.hpp"
+#include "engine/cluster/standing.hpp"
 #include "engine/cluster/view.hpp"
 #include "engine/cluster/view_log.hpp"
 #include "engine/rpc/client.hpp"
@@ -44,69 +46,25 @@ namespace mv::cluster {
 /// Loop thread only.
 class Cluster {
  public:
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    /// The ranks are known; requests may arrive from now on.
-    virtual void on_view(const View& view) = 0;
-    /// All members that this node needs are connected and ready.
-    virtual void on_ready() = 0;
-    /// on_ready() will never be called.
-    virtual void on_failed(const base::Status& why) = 0;
-    /// Each is called at most once for a member; on_member_finished() also for this node. A member that only this node had
-    /// lost may finish afterwards.
-    virtual void on_member_finished(const Member& member) = 0;
-    virtual void on_member_lost(const Member& member, const base::Status& why) = 0;
-    /// Nothing of this worker counts from now on. With a keeper, only the master decides that: as long as this node alone
-    /// has lost the worker, the worker may continue elsewhere, and repeat there the requests that this node has not answered. May be called
-    /// again for the same worker.
-    virtual void on_worker_lost(const Member& /*worker*/, const base::Status& /*why*/) {}
-    /// This node is cut off for good, see Cluster::is_deposed(). From now on, nothing that it does may reach its back-ups.
-    virtual void on_deposed() {}
-    /// A new process has taken the place of a lost worker or server.
-    virtual void on_member_joined(const Member& member) = 0;
-    /// This node has lost a server, whose worker may have finished before. The master may then declare the server lost
-    /// and name a stand-in: see Member::is_out.
-    virtual void on_server_missed(const Member&, const base::Status&) {}
-    /// The master has decided which process serves the part of this server from now on, keeps a copy of it, or gets a
-    /// copy.
-    virtual void on_part_moved(const Member& /*part*/) {}
-    /// A server is draining, perhaps this one, because fewer servers are wanted: its parts are being copied to
-    /// others.
-    virtual void on_member_draining(const Member& /*member*/) {}
-    /// The master has given this node's parts to their new servers: see hand_over().
-    virtual void on_drained() {}
-    /// Another process is the master now. Requests to the former master have ended without an answer, or will.
-    virtual void on_new_master() {}
-    /// This node will hear of no more decisions about the members; see Cluster::is_deposed().
-    virtual void on_cut_off(const base::Status&) {}
-    /// A view came from the master, or the master is lost: all_workers_gone() may have changed.
-    virtual void on_news() = 0;
-    /// Requests of this peer were dropped before this node knew it as a member: it should send them again.
-    virtual void on_welcome(base::Peer) {}
-    /// The waits of all members that this node knows of, for messages.
-    virtual std::vector<Wait> known_waits() const { return {}; }
-    /// The call in which this node's program waits, for messages of other nodes; empty if there is none.
-    virtual std::string own_wait() const { return {}; }
-  };
+  using Owner = cluster::Owner;
 
   Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self);
 
   void start();
   /// The master is to be met at this address now. Does nothing once this process has its place.
   void ask_at(const std::string& address);
-  const View& view() const { return view_; }
+  const View& view() const { return roster_.view(); }
   /// The view, in which no worker is lost only because this node has noticed that: see Owner::on_worker_lost().
-  View certain_view() const;
+  View certain_view() const { return roster_.certain_view(); }
   /// Whether this process has come to a cluster that was complete already: the first list of members is number 1.
-  bool came_late() const { return joined_epoch_ > 1; }
-  base::Peer master() const { return master_; }
+  bool came_late() const { return standing_.joined_epoch() > 1; }
+  base::Peer master() const { return roster_.master(); }
   /// The barriers that this worker has passed, with those that were over when it joined.
   uint64_t barriers_passed() const { return passed_; }
   /// True when no worker will make requests any more. While the master is connected, it decides this. Even if this node
   /// has seen all workers leave, the master may have given the place of a lost one to a process that this node does not
   /// know yet.
-  bool all_workers_gone() const;
+  bool all_workers_gone() const { return roster_.all_workers_gone(); }
   /// Marks this node as finished in its own view.
   void finish_self();
 
@@ -138,10 +96,10 @@ class Cluster {
   /// Connects this node with all members for which it may have requests, and they for it.
   void connect_with_all();
   /// The number of those that are not connected.
-  size_t unconnected() const;
+  size_t unconnected() const { return roster_.unconnected(); }
   /// The peers that leave() notifies: the master, and the servers and wanted peers that this node is or will be connected
   /// with. The master tells the others.
-  std::vector<base::Peer> leave_targets() const;
+  std::vector<base::Peer> leave_targets() const { return roster_.leave_targets(); }
 
   void on_connected(base::Peer peer, const std::string& address);
   void on_dial_failed(const std::string& address, const base::Status& why);
@@ -149,39 +107,39 @@ class Cluster {
   /// A message, or a part of one, came from this peer.
   void heard(base::Peer peer) { contacts_.heard(peer); }
   /// True for a member of the view that is not lost.
-  bool is_member(base::Peer peer) const;
+  bool is_member(base::Peer peer) const { return roster_.is_member(peer); }
   /// Whether this peer is one of these senders.
-  bool may_send(base::Peer peer, Sender sender) const;
+  bool may_send(base::Peer peer, Sender sender) const { return roster_.may_send(peer, sender); }
   /// Decides about a message from a peer that is not a member. True: process it. False: it was refused, or it was
   /// dropped because the sender may be a member of a view that has not arrived yet. A dropped message is requested
   /// again later. Neither costs memory. `sender`: the permitted senders of the message.
   bool hears_stranger(base::Peer from, const wire::Message& message, Sender sender);
 
   /// "joining", "connecting", "ready" or "failed".
-  const char* phase() const;
+  const char* phase() const { return standing_.phase_name(); }
   /// As far as this node knows, not all processes have arrived at the master yet.
-  bool is_joining() const { return view_.members.empty(); }
-  bool is_master() const { return master_ == self_.peer && master_ != base::kNobody; }
+  bool is_joining() const { return roster_.view().members.empty(); }
+  bool is_master() const { return roster_.is_master(); }
   /// Views are decided through a keeper, so the cluster may survive the loss of the master.
-  bool is_kept() const { return keeper_ != nullptr && decided_.epoch > 0; }
+  bool is_kept() const { return roster_.is_kept(); }
   /// The master is lost, and another process may take its place.
   bool awaits_master() const { return awaited_until_ != base::kNever; }
   /// No process is or will be the master, as far as this node knows: requests to the master will not be answered.
-  bool has_lost_master() const;
+  bool has_lost_master() const { return roster_.has_lost_master(); }
   /// While a loss is reported to the owner: the master has declared it, so all other members hear of it, too.
   bool all_hear() const { return is_master() || is_declared_; }
   /// With a keeper: the master is lost and awaited, or it can't decide about the members now, because the keeper, or most of
   /// those that vote, do not answer. It may decide later, or end: see patience_until().
-  bool awaits_decision() const { return awaits_master() || master_is_undecided_ || is_undecided(); }
+  bool awaits_decision() const { return awaits_master() || roster_.master_is_undecided() || is_undecided(); }
   /// The newest view that is decided. view() may be between it and the one before, while owners hear of the changes.
-  const View& decided() const { return is_kept() ? decided_ : view_; }
+  const View& decided() const { return roster_.decided(); }
   /// MV_OK, or why this node hears of no more decisions about the members.
-  const base::Status& why_cut_off() const { return cut_off_; }
+  const base::Status& why_cut_off() const { return standing_.why_cut_off(); }
   /// Likewise, or why a server that ends may have ended without the others: it has lost the master, and workers whose loss nobody has decided.
-  base::Status why_left_alone() const;
+  base::Status why_left_alone() const { return roster_.why_left_alone(); }
   /// This process was declared lost; or it is a master without a majority; or it is a server that no process can tell whether
   /// the workers that it has lost are lost. Other processes serve its parts, or may do so later.
-  bool is_deposed() const { return !cut_off_.ok() && is_deposed_; }
+  bool is_deposed() const { return standing_.is_deposed(); }
   /// Views are decided through this keeper instead of by the voters. The keeper must outlive this object. Before
   /// start().
   void use_keeper(Keeper& keeper) { keeper_ = &keeper; }
@@ -229,7 +187,7 @@ class Cluster {
   bool is_to_be_vacant(const wire::Join& request) const;
   void settle_early();
   base::Status check_joiner(base::Peer joiner, const wire::Join& request);
-  static Member* vacancy(View& view, const wire::Join& request);
+  static const Member* vacancy(const View& view, const wire::Join& request);
   void rejoin(const rpc::Asked& asked, std::vector<std::byte> header);
   static void take_place(Member& place, base::Peer peer, const wire::Join& request);
   base::Frame join_answer(const View& view);
@@ -252,7 +210,6 @@ class Cluster {
   void resize_asked(const rpc::Asked& asked, uint32_t servers);
   void move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers);
   void hand_over_asked(const rpc::Asked& asked, const wire::HandOver& request);
-  bool goes_on_without(const Member& member, base::Peer peer) const;
   // changes of the master, and with a keeper its decisions: mastership.cpp
   using Change = std::function<base::Status(View& next)>;
   using Decided = std::function<void(const base::Status& refused, const View& view)>;
@@ -281,7 +238,6 @@ class Cluster {
   void drop_requests(const base::Status& why);
   void fail_request(const rpc::Asked& asked, const wire::Message& request, const base::Status& why);
   void miss_master(const base::Status& why);
-  base::Status why_role_is_given() const;
   void follow_master();
   void decide_noticed();
   bool can_replace_master() const;
@@ -293,7 +249,6 @@ class Cluster {
   void stand_for_master();
   void cut_off(const base::Status& why);
   void depose();
-  bool is_undecided_loss(const Member& member) const;
   struct Accused {
     base::Peer by;
     base::Nanos since;
@@ -305,7 +260,7 @@ class Cluster {
   bool can_spare(const Member& server) const;
   void drop_decisions(const base::Status& why);
   bool hears_quorum();
-  bool is_undecided() const { return is_master() && undecided_since_ != base::kNever; }
+  bool is_undecided() const { return roster_.is_master() && undecided_since_ != base::kNever; }
   base::Nanos tell_undecided_every() const { return self_.heartbeat_timeout / 4; }
   base::Nanos patience_until() const;
   base::Nanos keeping_deadline() const;
@@ -327,7 +282,6 @@ class Cluster {
   void fail(const base::Status& why);
   void mark_lost(base::Peer peer, const base::Status& why);
   void declare_lost(base::Peer peer, const base::Status& why);
-  std::string lost_before(base::Peer peer) const;
   void mark_finished(base::Peer peer);
   void learn_finished(Member& worker);
   void replace(const Member& member);
@@ -335,15 +289,11 @@ class Cluster {
   size_t index_of_master(const std::string& address);
   void dial_master();
   void send_leave(base::Peer to, rpc::PendingRef pending);
-  bool judges_alone(base::Peer peer) const;
   bool is_refused_for_long(const Member& member, Contact& contact, const base::Status& why);
   void beat(base::Nanos now);
   void report_unreachable();
   void tell_of_arrivals(base::Nanos now);
   void abort_if_all_told();
-  bool needs(const Member& member) const;
-  bool may_need(const Member& member) const;
-  bool ended_unmet(const Member& member) const;
   void turn_away(base::Peer peer, rpc::Seq request, const base::Status& why);
   void welcome();
   void watch_strangers(base::Nanos now);
@@ -357,18 +307,16 @@ class Cluster {
   Owner& owner_;
   const Self self_;
   wire::FrameBuilder builder_;
-  View view_;
-  uint64_t joined_epoch_ = 0;
+  Contacts contacts_;
+  Standing standing_;
+  Roster roster_;
   size_t missing_ = 0;  ///< while connecting: the place of a member that was not ready
   base::Nanos published_{0}, publish_at_ = base::kNever;  ///< on the master: the last publish(), and the one that is due
   ViewLog log_;   ///< on the master, and with a keeper on every member
   View noted_;    ///< on a master without a keeper: the last view of log_. With a keeper that is decided_
   bool has_left_ = false;   ///< leave() was called
-  bool told_gone_ = false;  ///< View::workers_gone() of the master's last view
   Barrier barrier_;
-  base::Peer master_ = base::kNobody;
   Arrivals arrivals_;  ///< on the master
-  Contacts contacts_;
   News news_;
   std::vector<Early> early_;  ///< on the master
   std::vector<std::pair<rpc::Asked, std::vector<std::byte>>> early_requests_;  ///< their headers: see keep_request()
@@ -380,9 +328,6 @@ class Cluster {
   base::Nanos started_ = base::kNever, next_beat_{0}, last_beat_{0};
   base::Nanos notice_at_ = base::kNever;  ///< the master while joining: when to log the missing processes
   std::function<void()> aborted_;  ///< see abort() and await_goodbyes()
-  bool is_drained_ = false;        ///< this node has handed its parts over
-  bool has_given_role_ = false;    ///< see give_role()
-  bool meets_master_ = false;      ///< without replicas: the role of the master is new, and the two are not connected yet
   // joining
   std::vector<std::string> masters_;  ///< the possible addresses of the master
   size_t asked_master_ = 0;           ///< index of the one in use
@@ -390,25 +335,20 @@ class Cluster {
   std::unique_ptr<QuorumKeeper> quorum_;  ///< the built-in keeper; null: another one
   Keeper* keeper_ = nullptr;
   base::Status keeper_trouble_;  ///< of the last read or write
-  View decided_;              ///< the newest decided view that this node knows
   uint64_t revision_ = 0;     ///< the keeper's, of decided_
   std::deque<Decision> decisions_;  ///< on the master: not decided yet
   bool is_writing_ = false, is_taking_ = false;
   bool is_declared_ = false;  ///< see all_hear()
   size_t writing_ = 0;        ///< the first decisions, which the write in progress has
   base::Nanos undecided_since_ = base::kNever, tell_undecided_at_ = base::kNever, read_at_ = base::kNever;
-  bool master_is_undecided_ = false;  ///< as it has said since the last view
-  base::Status master_lost_, cut_off_;
-  bool is_deposed_ = false;
+  base::Status master_lost_;
   bool may_be_master_ = false;  ///< this server's write as the next master may be in the keeper, which has not said so
   base::Nanos awaited_until_ = base::kNever, elect_at_ = base::kNever;  ///< without a master: when to give up, and when this server stands for master
   base::Nanos tell_at_ = base::kNever;  ///< and when to tell the servers of the newest view
   std::map<base::Peer, Accused> accused_;  ///< on the master: workers that a server has reported, and the first such server
   uint64_t resizes_ = 0;
-  uint64_t master_since_ = 0;  ///< the first epoch of the present master; 0: it has been the master from the start
   uint64_t passed_ = 0, told_ = 0;  ///< barriers that this worker has passed, and losses that have failed one
   std::vector<std::shared_ptr<Visit>> visits_;  ///< requests to the master that have not ended
-  enum class Phase { kJoining, kConnecting, kReady, kFailed } phase_ = Phase::kJoining;
 };
 
 }  // namespace mv::cluster

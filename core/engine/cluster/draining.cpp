@@ -12,12 +12,12 @@ namespace mv::cluster {
 // ---- on the master
 
 void Cluster::drain_asked(const rpc::Asked& asked) {
-  Member* const member = view_.find(asked.client);
+  Member* const member = roster_.view().find(asked.client);
   if (member == nullptr || !member->is_server()) return server_.fail(asked, base::error(MV_EPROTOCOL, "only a server can hand its tables over, and it asks the master"));
   if (member->is_worker() && member->state == State::kHere)
     return server_.fail(asked, base::error(MV_ESTATE, "a worker finishes before its process hands its tables over"));
   if (member->draining) return server_.answer(asked, builder_.answer({}));
-  if (is_kept())
+  if (roster_.is_kept())
     return decide(
         [peer = asked.client, replicas = self_.replicas](View& next) {
           Member* const leaver = next.find(peer);
@@ -30,9 +30,9 @@ void Cluster::drain_asked(const rpc::Asked& asked) {
           base::log_info("{} is to end, and hands its tables over", view.name(asked.client));
           server_.answer(asked, builder_.answer({}));
         });
-  const auto changed = begin_drain(view_, *member, self_.replicas);
+  const auto changed = begin_drain(roster_.view(), *member, self_.replicas);
   if (!changed.ok()) return server_.fail(asked, changed.status());
-  base::log_info("{} is to end, and hands its tables over", view_.name(asked.client));
+  base::log_info("{} is to end, and hands its tables over", roster_.view().name(asked.client));
   server_.answer(asked, builder_.answer({}));
   owner_.on_member_draining(*member);
   for (const Member* part : changed.value()) owner_.on_part_moved(*part);
@@ -40,7 +40,7 @@ void Cluster::drain_asked(const rpc::Asked& asked) {
 }
 
 void Cluster::resize_asked(const rpc::Asked& asked, uint32_t servers) {
-  if (is_kept())
+  if (roster_.is_kept())
     return decide(
         [servers, replicas = self_.replicas](View& next) {
           const auto changed = begin_resize(next, servers, replicas);
@@ -49,16 +49,16 @@ void Cluster::resize_asked(const rpc::Asked& asked, uint32_t servers) {
         [this, asked, servers](const base::Status& refused, const View&) {
           if (!refused.ok()) return server_.fail(asked, refused);
           ++resizes_;
-          if (decided_.wanted_servers != servers) base::log_info("the wanted number of servers is {}", servers);
+          if (roster_.decided().wanted_servers != servers) base::log_info("the wanted number of servers is {}", servers);
           server_.answer(asked, builder_.answer({}));
         });
-  const View before = view_;
-  const auto changed = begin_resize(view_, servers, self_.replicas);
+  const View before = roster_.view();
+  const auto changed = begin_resize(roster_.view(), servers, self_.replicas);
   if (!changed.ok()) return server_.fail(asked, changed.status());
   ++resizes_;
   if (before.wanted_servers != servers) base::log_info("the wanted number of servers is {}", servers);
   server_.answer(asked, builder_.answer({}));
-  for (const Member& member : view_.members)
+  for (const Member& member : roster_.view().members)
     if (member.draining && !before.at(member.rank)->draining) owner_.on_member_draining(member);
   for (const Member* part : changed.value()) owner_.on_part_moved(*part);
   publish();
@@ -89,7 +89,7 @@ base::Status move_parts(View& view, base::Peer from, const std::vector<uint32_t>
 
 /// A server that stays gives parts to others.
 void Cluster::move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers) {
-  if (is_kept())
+  if (roster_.is_kept())
     return decide(
         [numbers, from = asked.client, replicas = self_.replicas](View& next) {
           if (served_by(next, from, numbers).empty()) return base::Status();  // the former master has moved them
@@ -98,16 +98,16 @@ void Cluster::move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& n
           return base::Status();
         },
         [this, asked](const base::Status& refused, const View&) { refused.ok() ? server_.answer(asked, builder_.answer({})) : server_.fail(asked, refused); });
-  if (served_by(view_, asked.client, numbers).empty()) return server_.answer(asked, builder_.answer({}));
-  if (const base::Status wrong = move_parts(view_, asked.client, numbers, self_.replicas); !wrong.ok()) return server_.fail(asked, wrong);
+  if (served_by(roster_.view(), asked.client, numbers).empty()) return server_.answer(asked, builder_.answer({}));
+  if (const base::Status wrong = move_parts(roster_.view(), asked.client, numbers, self_.replicas); !wrong.ok()) return server_.fail(asked, wrong);
   server_.answer(asked, builder_.answer({}));
-  for (const uint32_t number : numbers) owner_.on_part_moved(*view_.at(number - 1));
-  for (const Member* part : name_next_backups(view_, self_.replicas)) owner_.on_part_moved(*part);
+  for (const uint32_t number : numbers) owner_.on_part_moved(*roster_.view().at(number - 1));
+  for (const Member* part : name_next_backups(roster_.view(), self_.replicas)) owner_.on_part_moved(*part);
   publish();
 }
 
 void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& request) {
-  Member* const member = view_.find(asked.client);
+  Member* const member = roster_.view().find(asked.client);
   std::vector<uint32_t> parts;
   if (request.parts() != nullptr) parts.assign(request.parts()->begin(), request.parts()->end());
   if (member != nullptr && !member->departs()) return move_asked(asked, parts);
@@ -122,7 +122,7 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
     leaver.state = State::kLost;
     leaver.why = fmt::format("{} has handed its tables over and left", view.name(leaver.peer));
   };
-  if (is_kept())
+  if (roster_.is_kept())
     return decide(
         [check, depart, peer = asked.client, replicas = self_.replicas](View& next) {
           Member* const leaver = next.find(peer);
@@ -140,13 +140,13 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
           server_.flush();  // from now on it is no member
         });
   if (member != nullptr && member->drained) return server_.answer(asked, builder_.answer({}));
-  if (const base::Status wrong = check(view_, member); !wrong.ok()) return server_.fail(asked, wrong);
+  if (const base::Status wrong = check(roster_.view(), member); !wrong.ok()) return server_.fail(asked, wrong);
   const bool is_self = member->peer == self_.peer;
-  const base::Peer next_master = is_self ? successor() : master_;
+  const base::Peer next_master = is_self ? successor() : roster_.master();
   if (next_master == base::kNobody) return server_.fail(asked, base::error(MV_ESTATE, "there is no other server that could be the master"));
   server_.answer(asked, builder_.answer({}));
   server_.flush();  // from now on it is no member
-  depart(*member, view_);
+  depart(*member, roster_.view());
   base::log_info("{}", member->why);
   if (is_self) {
     declare_out(*member);
@@ -163,16 +163,16 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
 // ---- on the server that is to end
 
 void Cluster::drain(rpc::PendingRef pending) {
-  client_.call(master_, {builder_.finish(wire::Body::Drain, wire::CreateDrain(builder_.fbb())), std::move(pending), true, 0, nullptr});
+  client_.call(roster_.master(), {builder_.finish(wire::Body::Drain, wire::CreateDrain(builder_.fbb())), std::move(pending), true, 0, nullptr});
 }
 
 void Cluster::hand_over(const std::vector<uint32_t>& parts, rpc::PendingRef pending) {
   const auto written = builder_.fbb().CreateVector(parts);
-  client_.call(master_, {builder_.finish(wire::Body::HandOver, wire::CreateHandOver(builder_.fbb(), written)), std::move(pending), true, 0, nullptr});
+  client_.call(roster_.master(), {builder_.finish(wire::Body::HandOver, wire::CreateHandOver(builder_.fbb(), written)), std::move(pending), true, 0, nullptr});
 }
 
 void Cluster::await_goodbyes(std::function<void()> told) {
-  is_drained_ = true;
+  standing_.set_drained();
   settle_early();
   aborted_ = std::move(told);
   abort_if_all_told();

@@ -15,8 +15,8 @@ constexpr size_t kLongestWait = 200;
 }  // namespace
 
 void Cluster::send_ping(base::Peer to, uint64_t asks, uint64_t answers) {
-  const std::string waits = to == master_ ? owner_.own_wait() : "";
-  link_.send(to, builder_.finish(wire::Body::Ping, wire::CreatePingDirect(builder_.fbb(), view_.epoch, asks, answers, waits.c_str(), passed_, told_, is_undecided())));
+  const std::string waits = to == roster_.master() ? owner_.own_wait() : "";
+  link_.send(to, builder_.finish(wire::Body::Ping, wire::CreatePingDirect(builder_.fbb(), roster_.view().epoch, asks, answers, waits.c_str(), passed_, told_, is_undecided())));
 }
 
 void Cluster::ask_all() {
@@ -28,16 +28,16 @@ void Cluster::ask_all() {
 void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
   Contact& contact = contacts_[from];
   contact.epoch = std::max(contact.epoch, ping.epoch());
-  if (from == master_) master_is_undecided_ = ping.undecided();
-  if (is_master()) contact.waits = wire::text_of(ping.waits()).substr(0, kLongestWait);
-  if (is_master() && ping.epoch() >= master_since_) barrier_.follow(from, ping.barriers(), ping.losses());
+  if (from == roster_.master()) roster_.set_master_is_undecided(ping.undecided());
+  if (roster_.is_master()) contact.waits = wire::text_of(ping.waits()).substr(0, kLongestWait);
+  if (roster_.is_master() && ping.epoch() >= roster_.master_since()) barrier_.follow(from, ping.barriers(), ping.losses());
   // Its newest view may be on its way. If it was lost, the member asks again.
   const bool is_due = publish_at_ != base::kNever;
-  if ((is_master() || has_given_role_) && !is_due && ping.epoch() < view_.epoch && view_.find(from) != nullptr && ping.epoch() > 0) {
-    link_.send(from, log_.write(builder_, is_kept() ? decided_ : view_, ping.epoch()));
-    contact.told = view_.epoch;
+  if ((roster_.is_master() || standing_.has_given_role()) && !is_due && ping.epoch() < roster_.view().epoch && roster_.view().find(from) != nullptr && ping.epoch() > 0) {
+    link_.send(from, log_.write(builder_, roster_.decided(), ping.epoch()));
+    contact.told = roster_.view().epoch;
   }
-  if (ping.asks() != 0 && (is_member(from) || from == master_)) send_ping(from, 0, ping.asks());
+  if (ping.asks() != 0 && (roster_.is_member(from) || from == roster_.master())) send_ping(from, 0, ping.asks());
   contacts_.answered(contact, ping.answers());
   if (!early_.empty()) settle_at_ = clock_.now();
   ready_if_all_ready();
@@ -52,14 +52,14 @@ void Cluster::beat(base::Nanos now) {
   for (auto& [peer, contact] : contacts_) {
     if (contact.spoke && now - contact.heard - starved > self_.heartbeat_timeout / 2) contact.silent_until = now;
     contact.heard = std::exchange(contact.spoke, false) ? now : contact.heard + starved;
-    if (!contact.connected && !judges_alone(peer)) continue;
+    if (!contact.connected && !roster_.judges_alone(peer)) continue;
     if (now - contact.heard > self_.heartbeat_timeout)
       silent.emplace_back(peer, now - contact.heard);
     else if (contact.connected)
       send_ping(peer);
   }
-  const bool misses_members = std::ranges::any_of(silent, [this](const auto& entry) { return is_member(entry.first); });
-  if (misses_members && is_master() && is_kept() && cut_off_.ok() && !is_drained_ && !decided_.workers_gone() && !hears_quorum()) {
+  const bool misses_members = std::ranges::any_of(silent, [this](const auto& entry) { return roster_.is_member(entry.first); });
+  if (misses_members && roster_.is_master() && roster_.is_kept() && !standing_.is_cut_off() && !standing_.is_drained() && !roster_.decided().workers_gone() && !hears_quorum()) {
     const auto longest = std::ranges::max(silent, {}, [](const auto& entry) { return entry.second; }).second;
     if (longest > self_.heartbeat_timeout + 4 * interval())
       return cut_off(base::error(MV_EPEERLOST, "this process, the master, does not hear from most of the processes that decide about the members"));
@@ -68,8 +68,8 @@ void Cluster::beat(base::Nanos now) {
   for (const auto& [peer, span] : silent) {
     link_.close(peer);
     // Not for other losses: at Ctrl-C all processes end at once, and their last words are the launcher's.
-    if (is_master() && view_.find(peer) != nullptr)
-      base::log_warn("{} is lost: nothing heard from it for {:.2g} s", view_.name(peer), base::seconds(span));
+    if (roster_.is_master() && roster_.view().find(peer) != nullptr)
+      base::log_warn("{} is lost: nothing heard from it for {:.2g} s", roster_.view().name(peer), base::seconds(span));
     on_lost(peer, base::error(MV_EPEERLOST, "nothing heard from it for {:.2g} s", base::seconds(span)));
   }
   report_unreachable();
@@ -83,19 +83,6 @@ bool Cluster::was_silent(base::Peer peer) const {
   const base::Nanos now = clock_.now();
   if (now - contact->heard - starved(now) > self_.heartbeat_timeout / 2) return true;  // the next beat will note it
   return contact->silent_until != base::kNever && now - contact->silent_until < 2 * self_.heartbeat_timeout;
-}
-
-/// Whether this node has to notice by itself that this peer is lost, although the two are not connected. Usually the master reports it, but there
-/// may be no master.
-bool Cluster::judges_alone(base::Peer peer) const {
-  const Member* const member = view_.find(peer);
-  const Contact* const contact = contacts_.find(peer);
-  // With a keeper, another master will report it.
-  const bool is_expected = (contact != nullptr && contact->wanted) || (!is_kept() && member != nullptr && needs(*member));
-  const Member* const master = view_.find(master_);
-  const bool has_ended = master != nullptr && master->state == State::kFinished && has_lost_master();
-  const bool nobody_tells = master != nullptr && (master->state == State::kLost || has_ended || (peer == master_ && !is_kept()));
-  return is_expected && (nobody_tells || is_master());
 }
 
 }  // namespace mv::cluster

@@ -27,25 +27,25 @@ bool is_suitable(const Member& place, const wire::Join& request) {
 
 /// The place that this process may take: of a lost worker or server, or in an elastic cluster of a worker that has finished. A server has one only
 /// if another server has taken over its part.
-Member* Cluster::vacancy(View& view, const wire::Join& request) {
+const Member* Cluster::vacancy(const View& view, const wire::Join& request) {
   const auto is_free = [&view](const Member& place) {
     if (place.state == State::kFinished) return view.elastic && place.role == MV_ROLE_WORKER && place.peer != view.master;
     return place.state == State::kLost && place.peer != view.master && (!place.is_server() || view.serving(place) != base::kNobody);
   };
-  for (Member& member : view.members)
+  for (const Member& member : view.members)
     if (is_free(member) && is_suitable(member, request)) return &member;
   return nullptr;
 }
 
 base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request) {
-  if (!is_master() && phase_ == Phase::kReady) return base::error(MV_EDISAGREE, "{} is not the master of this cluster", self_.address);
-  if (!is_master() && phase_ != Phase::kFailed)  // it is asked again: see joined()
+  if (!roster_.is_master() && standing_.phase() == Phase::kReady) return base::error(MV_EDISAGREE, "{} is not the master of this cluster", self_.address);
+  if (!roster_.is_master() && standing_.phase() != Phase::kFailed)  // it is asked again: see joined()
     return base::error(MV_EUNREACHABLE, "the process at {} has not joined itself, and does not know the master", self_.address);
-  const bool joining = phase_ == Phase::kJoining;
-  View& places = is_kept() ? decided_ : view_;
-  if (view_.find(joiner) != nullptr || arrivals_.has(joiner)) return base::error(MV_EPROTOCOL, "this process has joined already");
-  if (phase_ == Phase::kFailed) return base::error(MV_ETIMEOUT, "the cluster did not form");
-  if (!joining && view_.workers_gone())
+  const bool joining = standing_.phase() == Phase::kJoining;
+  const View& places = roster_.decided();
+  if (roster_.view().find(joiner) != nullptr || arrivals_.has(joiner)) return base::error(MV_EPROTOCOL, "this process has joined already");
+  if (standing_.phase() == Phase::kFailed) return base::error(MV_ETIMEOUT, "the cluster did not form");
+  if (!joining && roster_.view().workers_gone())
     return base::error(MV_EDISAGREE, "the cluster of {} processes is at its end: all workers have finished or are lost", self_.nodes);
   if (!joining && vacancy(places, request) == nullptr)
     return base::error(MV_EDISAGREE, "the cluster of {} processes is already complete, and none of its {} was lost{}", self_.nodes,
@@ -61,22 +61,22 @@ base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request)
 
 void Cluster::join(const rpc::Asked& asked, const wire::Message& message) {
   const wire::Join& request = *message.body_as_Join();
-  const bool is_new = view_.find(asked.client) == nullptr;
-  if (!cut_off_.ok() && is_new) return server_.fail(asked, cut_off_);
-  if (!is_master() && phase_ == Phase::kReady && is_new && (is_kept() || !has_lost_master())) {  // the new process asks the master then
+  const bool is_new = roster_.view().find(asked.client) == nullptr;
+  if (standing_.is_cut_off() && is_new) return server_.fail(asked, standing_.why_cut_off());
+  if (!roster_.is_master() && standing_.phase() == Phase::kReady && is_new && (roster_.is_kept() || !roster_.has_lost_master())) {  // the new process asks the master then
     if (!awaits_master()) return point_to_master(asked);
     keep_early(asked, message);
     return;
   }
-  View& places = is_kept() ? decided_ : view_;
-  if (is_master() && phase_ == Phase::kReady && is_new &&
+  const View& places = roster_.decided();
+  if (roster_.is_master() && standing_.phase() == Phase::kReady && is_new &&
       (barrier_.awaits_followers() ||
        (vacancy(places, request) == nullptr && (may_become_vacant(request, false) || is_to_be_vacant(request) || !decisions_.empty())))) {
     if (keep_early(asked, message)) ask_all();  // those that answer are alive
     return;
   }
   if (const base::Status wrong = check_joiner(asked.client, request); !wrong.ok()) return server_.fail(asked, wrong);
-  if (phase_ != Phase::kJoining) return rejoin(asked, wire::copy_header(message));
+  if (standing_.phase() != Phase::kJoining) return rejoin(asked, wire::copy_header(message));
   arrivals_.add(asked, request);
   complete_if_all_here();
 }
@@ -91,7 +91,7 @@ bool Cluster::keep_early(const rpc::Asked& asked, const wire::Message& message) 
 
 /// Whether a member with a place that this process could take may be dead: with `asked`, if it has not answered the last question.
 bool Cluster::may_become_vacant(const wire::Join& request, bool asked) const {
-  return std::ranges::any_of(view_.members, [&](const Member& member) {
+  return std::ranges::any_of(roster_.view().members, [&](const Member& member) {
     if (member.peer == self_.peer || member.is_out || member.state == State::kLost || !is_suitable(member, request)) return false;
     const Contact* const contact = contacts_.find(member.peer);
     return contact != nullptr && contact->connected && (!asked || contact->question != 0);
@@ -100,9 +100,9 @@ bool Cluster::may_become_vacant(const wire::Join& request, bool asked) const {
 
 /// Whether a server with a place that this process could take is draining, or has drained and is the master until another one has the role.
 bool Cluster::is_to_be_vacant(const wire::Join& request) const {
-  return std::ranges::any_of(view_.members, [&](const Member& member) {
+  return std::ranges::any_of(roster_.view().members, [&](const Member& member) {
     const bool drains = member.draining && !member.drained && member.state == State::kHere;
-    return (drains || (member.drained && member.peer == view_.master)) && is_suitable(member, request);
+    return (drains || (member.drained && member.peer == roster_.view().master)) && is_suitable(member, request);
   });
 }
 
@@ -111,18 +111,18 @@ void Cluster::settle_early() {
   settle_at_ = base::kNever;
   for (const Early& early : std::exchange(early_, {})) {
     const auto& request = *flatbuffers::GetRoot<wire::Message>(early.header.data())->body_as_Join();
-    if (!cut_off_.ok()) {
-      server_.fail(early.asked, cut_off_);
+    if (standing_.is_cut_off()) {
+      server_.fail(early.asked, standing_.why_cut_off());
       continue;
     }
-    if (!is_master() && (is_kept() || !has_lost_master())) {
+    if (!roster_.is_master() && (roster_.is_kept() || !roster_.has_lost_master())) {
       if (!awaits_master()) point_to_master(early.asked);
       else if (now < early.until) settle_at_ = std::min(settle_at_, early.until), early_.push_back(early);
       else server_.fail(early.asked, base::error(MV_EPEERLOST, "the master of this cluster is lost: {}", master_lost_.text()));
       continue;
     }
-    View& places = is_kept() ? decided_ : view_;
-    const bool has_no_place = vacancy(places, request) == nullptr && !view_.workers_gone();
+    const View& places = roster_.decided();
+    const bool has_no_place = vacancy(places, request) == nullptr && !roster_.view().workers_gone();
     const bool may_find_place = has_no_place && (may_become_vacant(request, true) || !decisions_.empty());
     const bool is_draining = has_no_place && is_to_be_vacant(request);
     if (((barrier_.awaits_followers() || may_find_place) && now < early.until) || is_draining) {
@@ -167,8 +167,8 @@ void Cluster::answer_join(const rpc::Asked& asked, const View& view, base::Frame
 void Cluster::point_to_master(const rpc::Asked& asked) {
   View pointer;
   pointer.epoch = decided().epoch;
-  pointer.master = master_;
-  if (const Member* const master = decided().find(master_)) pointer.members.push_back(*master);
+  pointer.master = roster_.master();
+  if (const Member* const master = decided().find(roster_.master())) pointer.members.push_back(*master);
   server_.answer(asked, join_answer(pointer));
 }
 
@@ -176,25 +176,25 @@ void Cluster::rejoin(const rpc::Asked& asked, std::vector<std::byte> header) {
   const auto join_in = [](const std::vector<std::byte>& message) -> const wire::Join& {
     return *flatbuffers::GetRoot<wire::Message>(message.data())->body_as_Join();
   };
-  if (!is_kept()) {
+  if (!roster_.is_kept()) {
     const wire::Join& request = join_in(header);
-    Member& place = *vacancy(view_, request);
+    Member& place = *roster_.view().at(vacancy(roster_.view(), request)->rank);
     take_place(place, asked.client, request);
     owner_.on_member_joined(place);
     if (place.is_server())
-      for (const Member* part : name_next_backups(view_, self_.replicas)) owner_.on_part_moved(*part);
+      for (const Member* part : name_next_backups(roster_.view(), self_.replicas)) owner_.on_part_moved(*part);
     publish();
     note_view();
-    return answer_join(asked, view_, join_answer(view_));
+    return answer_join(asked, roster_.view(), join_answer(roster_.view()));
   }
   decide(
       [this, asked, join_in, header = std::move(header)](View& next) {
         const wire::Join& wanted = join_in(header);
         if (next.find(asked.client) != nullptr) return base::Status();  // the write before has succeeded after all
         if (!contacts_.is_connected(asked.client)) return base::error(MV_EPEERLOST, "it has gone meanwhile");
-        Member* const place = vacancy(next, wanted);
+        const Member* const place = vacancy(next, wanted);
         if (place == nullptr) return base::error(MV_EDISAGREE, "another process has taken the place of the lost one");
-        take_place(*place, asked.client, wanted);
+        take_place(*next.at(place->rank), asked.client, wanted);
         name_next_backups(next, self_.replicas);
         return base::Status();
       },
@@ -268,11 +268,11 @@ void Cluster::start() {
 }
 
 void Cluster::ask_at(const std::string& address) {
-  if (phase_ != Phase::kJoining || self_.is_master || address == masters_[asked_master_]) return;
+  if (standing_.phase() != Phase::kJoining || self_.is_master || address == masters_[asked_master_]) return;
   base::log_info("the master is at {} now: asking it", address);
   const base::Status moved = base::error(MV_EPEERLOST, "the master is at {} now", address);
   const size_t next = index_of_master(address);
-  if (const base::Peer former = master_; former != base::kNobody) {
+  if (const base::Peer former = roster_.master(); former != base::kNobody) {
     link_.close(former);
     on_lost(former, moved);
   }
@@ -296,7 +296,7 @@ void Cluster::ask_to_join() {
   const auto join = wire::CreateJoinDirect(fbb, self_.nodes, static_cast<int32_t>(self_.rank), static_cast<uint8_t>(self_.role), mode,
                                            self_.address.c_str(), self_.host.c_str(), self_.pid, self_.replicas);
   joining_ = std::make_shared<JoinPending>(*this);
-  client_.call(master_, {builder_.finish(wire::Body::Join, join), joining_, true, 0, nullptr});
+  client_.call(roster_.master(), {builder_.finish(wire::Body::Join, join), joining_, true, 0, nullptr});
 }
 
 /// The peer behind this address with which this node is connected; kNobody: there is none.
@@ -309,20 +309,20 @@ base::Peer Cluster::connected_at(const std::string& address) {
 /// Whether this process is connected with the master already, and asks it once more: it did not know of its role before.
 bool Cluster::asks_again(const std::string& address) {
   const base::Peer met = connected_at(address);
-  if (phase_ != Phase::kJoining || master_ != base::kNobody || met == base::kNobody) return false;
-  master_ = met;
+  if (standing_.phase() != Phase::kJoining || roster_.master() != base::kNobody || met == base::kNobody) return false;
+  roster_.set_master(met);
   ask_to_join();
   return true;
 }
 
 void Cluster::joined(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
   joining_.reset();
-  if (phase_ != Phase::kJoining) return;
+  if (standing_.phase() != Phase::kJoining) return;
   // Another process may know the successor of the one that is gone, or the keeper will (see ask_at()); and a process that is still joining will learn of the master.
   const bool has_successor = masters_.size() > 1 || (self_.replicas > 0 && self_.asks_keeper);
   if ((status.code() == MV_EPEERLOST && has_successor) || status.code() == MV_EUNREACHABLE) {
     last_dial_ = status;
-    master_ = base::kNobody;
+    roster_.set_master(base::kNobody);
     asked_master_ = (asked_master_ + 1) % masters_.size();
     return dial_later(masters_[asked_master_]);
   }
@@ -335,31 +335,31 @@ void Cluster::joined(const base::Status& status, const wire::Message* answer, st
   if (const Member* const master = answered.find(answered.master); master != nullptr && answered.find(self_.peer) == nullptr) {
     base::log_info("{} is the master of this cluster now: asking it", answered.name(master->peer));  // it can't be the one that was asked
     asked_master_ = index_of_master(master->address);
-    master_ = base::kNobody;
+    roster_.set_master(base::kNobody);
     return connected_at(master->address) != base::kNobody ? dial_later(master->address) : dial_master();
   }
   adopt(std::move(answered));
 }
 
 void Cluster::adopt(View view) {
-  view_ = std::move(view);
-  joined_epoch_ = view_.epoch;
-  told_gone_ = view_.workers_gone();
-  if (view_.master != base::kNobody) master_ = view_.master;
-  passed_ = std::exchange(view_.barriers, 0);
-  told_ = view_.losses;
-  const Member* self = view_.find(self_.peer);
+  roster_.view() = std::move(view);
+  standing_.set_joined_epoch(roster_.view().epoch);
+  roster_.set_told_gone(roster_.view().workers_gone());
+  if (roster_.view().master != base::kNobody) roster_.set_master(roster_.view().master);
+  passed_ = std::exchange(roster_.view().barriers, 0);
+  told_ = roster_.view().losses;
+  const Member* self = roster_.own();
   if (self == nullptr) return fail(base::error(MV_EPROTOCOL, "the master's list of members does not contain this process"));
-  phase_ = Phase::kConnecting;
-  if (is_master() || self_.replicas > 0) log_.begin(view_);
-  if (is_master() && self_.replicas == 0) noted_ = view_;
+  standing_.set_phase(Phase::kConnecting);
+  if (roster_.is_master() || self_.replicas > 0) log_.begin(roster_.view());
+  if (roster_.is_master() && self_.replicas == 0) noted_ = roster_.view();
   begin_keeping();
-  owner_.on_view(view_);
-  for (const Member& member : view_.members) {
+  owner_.on_view(roster_.view());
+  for (const Member& member : roster_.view().members) {
     if (member.peer == self_.peer) continue;
     if (contacts_.is_connected(member.peer))
       send_ping(member.peer);
-    else if (needs(member) && self->rank > member.rank)
+    else if (roster_.needs(member) && self->rank > member.rank)
       link_.dial(member.address);
   }
   welcome();
@@ -367,25 +367,25 @@ void Cluster::adopt(View view) {
 }
 
 void Cluster::ready_if_all_ready() {
-  if (phase_ != Phase::kConnecting) return;
+  if (standing_.phase() != Phase::kConnecting) return;
   // Begins at the member that was missing before, because each of n members calls this.
-  const size_t count = view_.members.size();
+  const size_t count = roster_.view().members.size();
   for (size_t i = 0; i < count; ++i) {
     const size_t place = (missing_ + i) % count;
-    const Member& member = view_.members[place];
-    if (!needs(member) || contacts_[member.peer].epoch >= joined_epoch_) continue;
+    const Member& member = roster_.view().members[place];
+    if (!roster_.needs(member) || contacts_[member.peer].epoch >= standing_.joined_epoch()) continue;
     missing_ = place;
     return;
   }
-  phase_ = Phase::kReady;
+  standing_.set_phase(Phase::kReady);
   give_up_ = base::kNever;
   redial_.clear();
   owner_.on_ready();
 }
 
 void Cluster::fail(const base::Status& why) {
-  if (phase_ == Phase::kReady || phase_ == Phase::kFailed) return;
-  phase_ = Phase::kFailed;
+  if (standing_.phase() == Phase::kReady || standing_.phase() == Phase::kFailed) return;
+  standing_.set_phase(Phase::kFailed);
   give_up_ = base::kNever;
   redial_.clear();
   for (const rpc::Asked& joiner : arrivals_.asked()) server_.fail(joiner, why);
@@ -394,11 +394,11 @@ void Cluster::fail(const base::Status& why) {
 
 /// The time to join is over.
 void Cluster::give_up_joining() {
-  if (joining_ != nullptr && phase_ == Phase::kJoining) {  // the answer to the cancel lists the missing processes
-    client_.cancel(master_, joining_.get());
+  if (joining_ != nullptr && standing_.phase() == Phase::kJoining) {  // the answer to the cancel lists the missing processes
+    client_.cancel(roster_.master(), joining_.get());
     joining_.reset();
     give_up_ = clock_.now() + kLastWord;
-  } else if (self_.is_master && phase_ == Phase::kJoining) {
+  } else if (self_.is_master && standing_.phase() == Phase::kJoining) {
     fail(base::error(MV_ETIMEOUT, "{} within {:.3g} s", arrivals_.text(), base::seconds(self_.init_timeout)));
   } else if (last_dial_.ok()) {
     fail(base::error(MV_ETIMEOUT, "the cluster did not form within {:.3g} s", base::seconds(self_.init_timeout)));
@@ -409,11 +409,11 @@ void Cluster::give_up_joining() {
 
 /// Logs which processes are missing when joining takes long.
 void Cluster::tell_of_arrivals(base::Nanos now) {
-  if (!self_.is_master || phase_ != Phase::kJoining || now < notice_at_) return;
+  if (!self_.is_master || standing_.phase() != Phase::kJoining || now < notice_at_) return;
   base::log_warn("after {:.0f} s {}", base::seconds(now - started_), arrivals_.text());
   notice_at_ = now + 6 * kNoticeAfter;
 }
 
-std::string Cluster::missing_joiners() const { return self_.is_master && phase_ == Phase::kJoining ? arrivals_.text() : ""; }
+std::string Cluster::missing_joiners() const { return self_.is_master && standing_.phase() == Phase::kJoining ? arrivals_.text() : ""; }
 
 }  // namespace mv::cluster

@@ -19,23 +19,11 @@ void Cluster::leave_asked(const rpc::Asked& asked) {
 
 void Cluster::finish_self() { mark_finished(self_.peer); }
 
-std::vector<base::Peer> Cluster::leave_targets() const {
-  std::vector<base::Peer> targets;
-  for (const Member& member : view_.members) {
-    const bool will_connect = contacts_.is_connected(member.peer) || (!is_kept() && contacts_.is_wanted(member.peer));
-    if (member.peer != master_ && !will_connect) continue;
-    if (member.peer != self_.peer && member.state != State::kLost && !ended_unmet(member) &&
-        (member.peer == master_ || member.is_server() || contacts_.is_wanted(member.peer)))
-      targets.push_back(member.peer);
-  }
-  return targets;
-}
-
 void Cluster::leave(const std::vector<rpc::PendingRef>& pendings) {
   has_left_ = true;
-  const auto targets = leave_targets();
+  const auto targets = roster_.leave_targets();
   for (size_t i = 0; i < targets.size() && i < pendings.size(); ++i)
-    targets[i] == master_ && !is_kept() ? leave_master(pendings[i]) : send_leave(targets[i], pendings[i]);
+    targets[i] == roster_.master() && !roster_.is_kept() ? leave_master(pendings[i]) : send_leave(targets[i], pendings[i]);
 }
 
 void Cluster::send_leave(base::Peer to, rpc::PendingRef pending) {
@@ -45,7 +33,7 @@ void Cluster::send_leave(base::Peer to, rpc::PendingRef pending) {
 void Cluster::abort(const std::string& why, std::function<void()> told) {
   aborted_ = std::move(told);
   for (const auto& [peer, contact] : contacts_) {
-    if (!contact.connected || !is_member(peer)) continue;
+    if (!contact.connected || !roster_.is_member(peer)) continue;
     const auto abort = wire::CreateAbortDirect(builder_.fbb(), why.c_str());
     link_.send(peer, builder_.finish(wire::Body::Abort, abort));
   }
@@ -55,18 +43,18 @@ void Cluster::abort(const std::string& why, std::function<void()> told) {
 /// A peer that has read the message closes its connection.
 void Cluster::abort_if_all_told() {
   const bool all = std::ranges::none_of(contacts_, [&](const auto& entry) {
-    return entry.second.connected && is_member(entry.first) && !(is_drained_ && !has_given_role_ && entry.first == master_);
+    return entry.second.connected && roster_.is_member(entry.first) && !(standing_.is_drained() && !standing_.has_given_role() && entry.first == roster_.master());
   });
   if (all && aborted_) std::exchange(aborted_, [] {})();
 }
 
 void Cluster::on_abort(base::Peer from, const wire::Abort& abort) {
-  const Member* member = view_.find(from);
+  const Member* member = roster_.view().find(from);
   const std::string why = wire::text_of(abort.why()).substr(0, kLongestReason);
-  const base::Status status = base::error(MV_EPEERLOST, "{}: {} (rank {}, pid {} on {})", view_.short_name(from), why, member->rank, member->pid, member->host);
+  const base::Status status = base::error(MV_EPEERLOST, "{}: {} (rank {}, pid {} on {})", roster_.view().short_name(from), why, member->rank, member->pid, member->host);
   mark_lost(from, status);  // before the sender learns that it was heard: then it ends its groups
   link_.close(from);
-  if (from == master_) owner_.on_news();
+  if (from == roster_.master()) owner_.on_news();
 }
 
 }  // namespace mv::cluster

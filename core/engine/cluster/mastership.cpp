@@ -28,24 +28,24 @@ constexpr base::Nanos kPatience = 2s;
 /// The cluster is complete, or this process has joined it: views are decided from now on.
 void Cluster::begin_keeping() {
   if (self_.replicas == 0) return;
-  decided_ = view_;
+  roster_.set_decided(roster_.view());
   if (keeper_ != nullptr) return;
   QuorumKeeper::Events events;
   events.send = [this](base::Peer to, const QuorumKeeper::Vote& vote) { send_vote(to, vote); };
-  events.hears_master = [this] { return is_master() || contacts_.is_connected(master_); };
+  events.hears_master = [this] { return roster_.is_master() || contacts_.is_connected(roster_.master()); };
   events.decided = [this](const View& view) { take_decided(view); };
   quorum_ = std::make_unique<QuorumKeeper>(clock_, self_.peer, self_.heartbeat_timeout, std::move(events));
-  quorum_->learn(view_);
+  quorum_->learn(roster_.view());
   keeper_ = quorum_.get();
-  revision_ = view_.epoch;
-  if (is_master()) warn_of_few_voters();
+  revision_ = roster_.view().epoch;
+  if (roster_.is_master()) warn_of_few_voters();
 }
 
 void Cluster::warn_of_few_voters() const {
-  const auto voters = std::ranges::count_if(view_.members, [](const Member& member) { return member.votes; });
+  const auto voters = std::ranges::count_if(roster_.view().members, [](const Member& member) { return member.votes; });
   if (voters < 3)
     base::log_warn("only {} processes decide about the members: if {} is lost, no process can take its place. With three servers, or two and a process that is only "
-                   "a worker, its loss is survived", voters, view_.name(master_));
+                   "a worker, its loss is survived", voters, roster_.view().name(roster_.master()));
 }
 
 /// Votes have whole views. They go to the voters only, and a voter that has missed a view can vote at once.
@@ -68,8 +68,8 @@ void Cluster::on_vote(base::Peer from, const wire::Vote& vote) {
 
 /// Lets `change` decide upon the next view, and calls `done` when that view holds, with it, before this node acts on it; or with an error.
 void Cluster::decide(Change change, Decided done) {
-  if (!cut_off_.ok()) {
-    if (done) done(cut_off_, decided_);
+  if (standing_.is_cut_off()) {
+    if (done) done(standing_.why_cut_off(), roster_.decided());
     return;
   }
   decisions_.push_back({std::move(change), std::move(done)});
@@ -92,12 +92,12 @@ void Cluster::decide_end(base::Peer worker) {
 }
 
 void Cluster::write_next() {
-  if (is_writing_ || is_taking_ || decisions_.empty() || !is_master() || is_drained_ || !cut_off_.ok()) return;
-  View next = decided_;
+  if (is_writing_ || is_taking_ || decisions_.empty() || !roster_.is_master() || standing_.is_drained() || standing_.is_cut_off()) return;
+  View next = roster_.decided();
   for (Decision& decision : decisions_) decision.refused = decision.change(next);
   const bool changes = std::ranges::any_of(decisions_, [](const Decision& decision) { return decision.refused.ok(); });
   if (!changes) {
-    end_decisions(decisions_.size(), decided_);
+    end_decisions(decisions_.size(), roster_.decided());
     return barrier_.hold(!decisions_.empty());
   }
   ++next.epoch;
@@ -107,7 +107,7 @@ void Cluster::write_next() {
   keeper_->write(revision_, to_bytes(next), [this, next](const base::Result<uint64_t>& written) {
     is_writing_ = false;
     const size_t count = std::exchange(writing_, 0);
-    if (!cut_off_.ok()) return;
+    if (standing_.is_cut_off()) return;
     keeper_trouble_ = written.status();
     if (!written.ok()) {  // another process has written, or nobody knows whether this one has
       read_at_ = clock_.now() + kElectAgain;
@@ -131,7 +131,7 @@ void Cluster::end_decisions(size_t count, const View& view) {
 /// `next` is decided, with the first `count` of the decisions in it. The others hear of it before this node acts on it.
 void Cluster::hold(const View& next, size_t count) {
   if (quorum_ != nullptr) quorum_->learn(next);
-  log_.follow(decided_, next);
+  log_.follow(roster_.decided(), next);
   tell_members(next);
   end_decisions(count, next);
   is_taking_ = true;
@@ -144,11 +144,11 @@ void Cluster::hold(const View& next, size_t count) {
 
 void Cluster::read_keeper() {
   read_at_ = base::kNever;
-  if (is_writing_ || !cut_off_.ok()) return;
+  if (is_writing_ || standing_.is_cut_off()) return;
   is_writing_ = true;
   keeper_->read([this](const base::Result<Keeper::Content>& content) {
     is_writing_ = false;
-    if (!cut_off_.ok()) return;
+    if (standing_.is_cut_off()) return;
     keeper_trouble_ = content.status();
     if (!content.ok()) {
       read_at_ = clock_.now() + kElectAgain;
@@ -156,14 +156,14 @@ void Cluster::read_keeper() {
     }
     const auto view = from_bytes(content.value().view);
     if (!view.ok()) return cut_off(base::error(MV_EPROTOCOL, "the keeper of the list of members has an invalid one: {}", view.status().text()));
-    if (view.value().find(self_.peer) == nullptr && (quorum_ == nullptr || view.value().epoch > decided_.epoch))
+    if (view.value().find(self_.peer) == nullptr && (quorum_ == nullptr || view.value().epoch > roster_.decided().epoch))
       return cut_off(base::error(MV_EPEERLOST, "this process is no longer a member: the others have declared it lost, or another cluster of this name has started"));
     revision_ = content.value().revision;
-    if (view.value().epoch > decided_.epoch) {
+    if (view.value().epoch > roster_.decided().epoch) {
       take_decided(view.value());
-      if (cut_off_.ok()) tell_members(decided_);  // its writer may not hear from the keeper any more, or not have told all
+      if (!standing_.is_cut_off()) tell_members(roster_.decided());  // its writer may not hear from the keeper any more, or not have told all
     }
-    if (is_master()) return write_next();
+    if (roster_.is_master()) return write_next();
     if (awaits_master()) stand_for_master();
   });
 }
@@ -172,7 +172,7 @@ void Cluster::read_keeper() {
 
 /// A view is decided that this node has not written, as far as it knows.
 void Cluster::take_decided(const View& view) {
-  if (view.epoch <= decided_.epoch || is_deposed()) return;
+  if (view.epoch <= roster_.decided().epoch || is_deposed()) return;
   may_be_master_ = false;
   if (view.master == self_.peer) return hold(view, 0);  // it was written after all: the decisions are made again, and change nothing
   if (quorum_ != nullptr) quorum_->learn(view);
@@ -180,17 +180,15 @@ void Cluster::take_decided(const View& view) {
 }
 
 void Cluster::change_master(const View& newer) {
-  const base::Peer former = std::exchange(master_, newer.master);
-  view_.master = decided_.master = master_;
-  const bool mine = is_master();
+  const base::Peer former = roster_.change_master(newer.master, newer.epoch);
+  const bool mine = roster_.is_master();
   awaited_until_ = elect_at_ = read_at_ = tell_at_ = base::kNever;
-  master_since_ = newer.epoch;
-  const Member* const was = view_.find(former);
-  base::detail::log_at(is_kept() ? MV_LOG_WARN : MV_LOG_INFO, "{} is the master now{}", mine ? "this process" : view_.name(master_),
-                       was != nullptr ? fmt::format(", in place of {}", view_.name(former)) : "");
-  const Member* const member = view_.find(master_);
-  meets_master_ = !is_kept() && !mine && !contacts_.is_connected(master_) && (member == nullptr || member->state != State::kLost);
-  if (!is_kept()) return;
+  const Member* const was = roster_.view().find(former);
+  base::detail::log_at(roster_.is_kept() ? MV_LOG_WARN : MV_LOG_INFO, "{} is the master now{}", mine ? "this process" : roster_.view().name(roster_.master()),
+                       was != nullptr ? fmt::format(", in place of {}", roster_.view().name(former)) : "");
+  const Member* const member = roster_.view().find(roster_.master());
+  roster_.set_meets_master(!roster_.is_kept() && !mine && !contacts_.is_connected(roster_.master()) && (member == nullptr || member->state != State::kLost));
+  if (!roster_.is_kept()) return;
   if (mine) {
     std::vector<base::Peer> workers;
     for (const Member* worker : newer.workers())
@@ -198,7 +196,7 @@ void Cluster::change_master(const View& newer) {
     return barrier_.take_over(workers);
   }
   settle_at_ = clock_.now();  // processes that want to join are sent there
-  const auto why = base::error(MV_EPEERLOST, "{} is the master now", view_.name(master_));
+  const auto why = base::error(MV_EPEERLOST, "{} is the master now", roster_.view().name(roster_.master()));
   drop_requests(base::Status(MV_EDISAGREE, why.text()));
   barrier_.close(why);
   drop_decisions(why);
@@ -208,13 +206,13 @@ void Cluster::change_master(const View& newer) {
 void Cluster::drop_decisions(const base::Status& why) {
   writing_ = 0;
   for (const Decision& decision : std::exchange(decisions_, {}))
-    if (decision.done) decision.done(why, decided_);
+    if (decision.done) decision.done(why, roster_.decided());
 }
 
 /// Without replicas: the server that gets this master's role when it has drained. kNobody: there is none.
 base::Peer Cluster::successor() const {
   std::vector<base::Peer> candidates;
-  for (const Member* server : view_.staying_servers())
+  for (const Member* server : roster_.view().staying_servers())
     if (server->peer != self_.peer && contacts_.is_connected(server->peer)) candidates.push_back(server->peer);
   if (candidates.empty()) return base::kNobody;
   // One that is silent may be about to be lost, and one that has never spoken of a view is joining still.
@@ -223,32 +221,29 @@ base::Peer Cluster::successor() const {
 
 /// Without replicas: this master has drained, and decides no more. What it has not answered is asked again at its successor.
 void Cluster::give_role(base::Peer to) {
-  view_.master = to;
+  roster_.view().master = to;
   publish();
   if (publish_at_ != base::kNever) send_to_all();
-  master_ = to;
-  master_since_ = view_.epoch;
-  is_drained_ = has_given_role_ = true;
+  roster_.change_master(to, roster_.view().epoch);
+  standing_.set_given_role();
   barrier_.forget();
   settle_at_ = clock_.now();
-  for (const auto& visit : std::exchange(visits_, {})) end_visit(*visit, why_role_is_given());
-  base::log_info("{} is the master now", view_.name(to));
+  for (const auto& visit : std::exchange(visits_, {})) end_visit(*visit, roster_.why_role_is_given());
+  base::log_info("{} is the master now", roster_.view().name(to));
 }
-
-base::Status Cluster::why_role_is_given() const { return base::error(MV_EPEERLOST, "this process, the former master, has left: {} is the master now", view_.name(master_)); }
 
 /// Without replicas: the former master has named this node. The view is applied.
 void Cluster::take_role() {
   std::vector<base::Peer> workers;
-  for (const Member* worker : view_.workers())
+  for (const Member* worker : roster_.view().workers())
     if (worker->state == State::kHere) workers.push_back(worker->peer);
   barrier_.take_over(workers);
-  ++view_.epoch;  // this node's own view, in which more may have finished than in the one that it got: everybody gets all of it
-  log_.begin(view_);
-  noted_ = view_;
-  for (Member& known : view_.members) {
+  ++roster_.view().epoch;  // this node's own view, in which more may have finished than in the one that it got: everybody gets all of it
+  log_.begin(roster_.view());
+  noted_ = roster_.view();
+  for (Member& known : roster_.view().members) {
     if (known.state == State::kLost && !known.is_out) decide_loss(known, known.is_worker(), base::Status(MV_EPEERLOST, known.why));
-    if (needs(known)) meet(known.peer);
+    if (roster_.needs(known)) meet(known.peer);
   }
   publish();
 }
@@ -261,8 +256,8 @@ void Cluster::meet(base::Peer peer) {
 
 /// A request of a member that takes this node for the master: it has a newer view, and knows earlier than this node itself.
 void Cluster::keep_request(const rpc::Asked& asked, const wire::Message& request) {
-  if (!cut_off_.ok()) return fail_request(asked, request, cut_off_);
-  if (!is_kept() && has_lost_master()) return fail_request(asked, request, base::error(MV_EPEERLOST, "this process is not the master, and the one before, {}, is lost", view_.name(master_)));
+  if (standing_.is_cut_off()) return fail_request(asked, request, standing_.why_cut_off());
+  if (!roster_.is_kept() && roster_.has_lost_master()) return fail_request(asked, request, base::error(MV_EPEERLOST, "this process is not the master, and the one before, {}, is lost", roster_.view().name(roster_.master())));
   early_requests_.emplace_back(asked, wire::copy_header(request));
 }
 
@@ -275,30 +270,30 @@ void Cluster::drop_requests(const base::Status& why) {
 void Cluster::fail_request(const rpc::Asked& asked, const wire::Message& request, const base::Status& why) {
   const bool is_of_drain = request.body_type() == wire::Body::Drain || request.body_type() == wire::Body::HandOver;
   if (!is_of_drain) return server_.fail(asked, why);
-  server_.fail(asked, base::Status(is_kept() ? MV_EPEERLOST : MV_EUNREACHABLE, why.text()));  // after MV_EPEERLOST, a server that drains asks again
+  server_.fail(asked, base::Status(roster_.is_kept() ? MV_EPEERLOST : MV_EUNREACHABLE, why.text()));  // after MV_EPEERLOST, a server that drains asks again
 }
 
 /// The new master is known, and the view is applied: repeats there what the former one has not answered.
 void Cluster::follow_master() {
-  if (is_master()) {
-    if (!is_kept()) take_role();
+  if (roster_.is_master()) {
+    if (!roster_.is_kept()) take_role();
     barrier_.follow(self_.peer, passed_, told_);
-    if (is_kept()) decide_noticed();
+    if (roster_.is_kept()) decide_noticed();
     for (const auto& [asked, header] : std::exchange(early_requests_, {})) on_request(asked, *flatbuffers::GetRoot<wire::Message>(header.data()));
   } else {
-    if (meets_master_) meet(master_);
-    send_ping(master_);
+    if (roster_.meets_master()) meet(roster_.master());
+    send_ping(roster_.master());
   }
   for (const auto& visit : std::exchange(visits_, {})) ask_master(visit);
   owner_.on_new_master();
-  if (!is_kept() && has_lost_master()) miss_master(base::error(MV_EPEERLOST, "{} can't be reached from here", view_.name(master_)));
-  if (!is_master() && !contacts_.is_connected(master_)) await_master(base::error(MV_EPEERLOST, "{} can't be reached from here", view_.name(master_)));
+  if (!roster_.is_kept() && roster_.has_lost_master()) miss_master(base::error(MV_EPEERLOST, "{} can't be reached from here", roster_.view().name(roster_.master())));
+  if (!roster_.is_master() && !contacts_.is_connected(roster_.master())) await_master(base::error(MV_EPEERLOST, "{} can't be reached from here", roster_.view().name(roster_.master())));
 }
 
 /// Applies the changes that have happened since this node asked to be the master.
 void Cluster::decide_noticed() {
-  for (Member& known : view_.members) {
-    const Member* const member = decided_.find(known.peer);
+  for (Member& known : roster_.view().members) {
+    const Member* const member = roster_.decided().find(known.peer);
     if (member == nullptr || member->state != State::kHere) continue;
     if (known.state == State::kFinished) {
       decide_end(known.peer);
@@ -310,26 +305,26 @@ void Cluster::decide_noticed() {
 
 bool Cluster::can_replace_master() const {
   std::set<base::Peer> voters;
-  for (const Member& member : decided_.members) {
-    const Member* const here = view_.find(member.peer);  // null: take_view() has not come to it yet
-    if (member.votes && (here == nullptr || here->state != State::kLost) && !(member.peer == master_ && !is_master())) voters.insert(member.peer);
+  for (const Member& member : roster_.decided().members) {
+    const Member* const here = roster_.view().find(member.peer);  // null: take_view() has not come to it yet
+    if (member.votes && (here == nullptr || here->state != State::kLost) && !(member.peer == roster_.master() && !roster_.is_master())) voters.insert(member.peer);
   }
-  return quorum_ == nullptr || QuorumKeeper::is_quorum(decided_, voters);
+  return quorum_ == nullptr || QuorumKeeper::is_quorum(roster_.decided(), voters);
 }
 
 /// The master is lost, as far as this node knows. A server that can take its place tries to.
 void Cluster::await_master(const base::Status& why) {
-  if (!is_kept() || is_master() || !cut_off_.ok() || phase_ != Phase::kReady || view_.workers_gone()) return;
+  if (!roster_.is_kept() || roster_.is_master() || standing_.is_cut_off() || standing_.phase() != Phase::kReady || roster_.view().workers_gone()) return;
   master_lost_ = why;
   if (tell_at_ == base::kNever) tell_at_ = clock_.now();
   if (awaited_until_ == base::kNever) awaited_until_ = base::after(clock_.now(), 2 * self_.heartbeat_timeout + kPatience);
   // Of two voters, the other one can do nothing; else a newer view may be on its way, which has other voters.
-  const auto voters = std::ranges::count_if(decided_.members, [](const Member& member) { return member.votes; });
+  const auto voters = std::ranges::count_if(roster_.decided().members, [](const Member& member) { return member.votes; });
   if (!can_replace_master()) awaited_until_ = std::min(awaited_until_, voters > 2 ? base::after(clock_.now(), self_.heartbeat_timeout) : clock_.now());
-  const Member* const self = view_.find(self_.peer);
+  const Member* const self = roster_.own();
   if (!self->is_server() || elect_at_ != base::kNever) return;
-  const auto ahead = std::ranges::count_if(view_.members, [&](const Member& member) {
-    return member.is_server() && member.rank < self->rank && member.peer != master_ && member.state != State::kLost;
+  const auto ahead = std::ranges::count_if(roster_.view().members, [&](const Member& member) {
+    return member.is_server() && member.rank < self->rank && member.peer != roster_.master() && member.state != State::kLost;
   });
   elect_at_ = clock_.now() + ahead * kStagger;
 }
@@ -338,21 +333,21 @@ void Cluster::await_master(const base::Status& why) {
 void Cluster::tell_servers() {
   tell_at_ = clock_.now() + kTellEvery;
   if (quorum_ == nullptr) return;
-  for (const Member& member : view_.members)
+  for (const Member& member : roster_.view().members)
     if (member.is_server() && member.peer != self_.peer && contacts_.is_connected(member.peer))
-      send_vote(member.peer, {wire::VoteWord::Decided, decided_.epoch, 0, 0, decided_, std::nullopt});
+      send_vote(member.peer, {wire::VoteWord::Decided, roster_.decided().epoch, 0, 0, roster_.decided(), std::nullopt});
 }
 
 /// The newest view names the lost master still: this server writes one in which it is the master itself.
 void Cluster::stand_for_master() {
-  View next = decided_;
+  View next = roster_.decided();
   next.master = self_.peer;
-  for (const Member& known : view_.members) {
+  for (const Member& known : roster_.view().members) {
     Member* const member = next.find(known.peer);
     if (member == nullptr) continue;
     if (known.state == State::kFinished && member->state == State::kHere) member->state = State::kFinished;
-    const bool is_lost = known.peer == master_ || (known.state == State::kLost && member->state != State::kLost);
-    if (is_lost) (void)lose(next, known.peer, self_.replicas, known.peer == master_ ? master_lost_.text() : known.why);
+    const bool is_lost = known.peer == roster_.master() || (known.state == State::kLost && member->state != State::kLost);
+    if (is_lost) (void)lose(next, known.peer, self_.replicas, known.peer == roster_.master() ? master_lost_.text() : known.why);
   }
   ++next.epoch;
   name_voters(next);
@@ -360,7 +355,7 @@ void Cluster::stand_for_master() {
   const bool could_be_master = std::exchange(may_be_master_, true);
   keeper_->write(revision_, to_bytes(next), [this, next, could_be_master](const base::Result<uint64_t>& written) {
     is_writing_ = false;
-    if (!cut_off_.ok()) return;  // the others lose this node, and ask the next master
+    if (standing_.is_cut_off()) return;  // the others lose this node, and ask the next master
     keeper_trouble_ = written.status();
     if (!written.ok()) {
       if (written.status().code() != MV_EUNREACHABLE && !could_be_master) may_be_master_ = false;
@@ -368,19 +363,19 @@ void Cluster::stand_for_master() {
       return;
     }
     revision_ = written.value();
-    if (next.epoch > decided_.epoch) return hold(next, 0);
+    if (next.epoch > roster_.decided().epoch) return hold(next, 0);
     write_next();  // another server has read it, and told this one earlier
   });
 }
 
 /// This node can take no part any more: it was declared lost, or nobody can decide about the members.
 void Cluster::cut_off(const base::Status& why) {
-  if (!cut_off_.ok() || !is_kept()) return;
-  cut_off_ = why;
-  is_deposed_ |= is_master() || (may_be_master_ && can_replace_master());
+  if (standing_.is_cut_off() || !roster_.is_kept()) return;
+  standing_.cut_off(why);
+  if (roster_.is_master() || (may_be_master_ && can_replace_master())) standing_.set_deposed();
   awaited_until_ = elect_at_ = read_at_ = tell_at_ = base::kNever;
   base::log_error("{}", why.text());
-  if (is_deposed_) {  // the others lose this node, and ask the next master: an answer would fail their barriers first
+  if (standing_.is_to_be_deposed()) {  // the others lose this node, and ask the next master: an answer would fail their barriers first
     barrier_.forget();
     early_requests_.clear();
   }
@@ -388,7 +383,7 @@ void Cluster::cut_off(const base::Status& why) {
   drop_requests(why);
   drop_decisions(why);
   for (const auto& visit : std::exchange(visits_, {})) end_visit(*visit, why);
-  if (is_deposed_ || std::ranges::any_of(view_.members, [this](const Member& member) { return is_undecided_loss(member); })) depose();
+  if (standing_.is_to_be_deposed() || std::ranges::any_of(roster_.view().members, [this](const Member& member) { return roster_.is_undecided_loss(member); })) depose();
   owner_.on_cut_off(why);
   owner_.on_news();
 }
@@ -399,57 +394,30 @@ bool Cluster::hears_quorum() {
   std::set<base::Peer> heard{self_.peer};
   for (const auto& [peer, contact] : contacts_)
     if (contact.connected && clock_.now() - contact.heard <= self_.heartbeat_timeout - 2 * interval()) heard.insert(peer);
-  return quorum_ == nullptr || QuorumKeeper::is_quorum(decided_, heard);
-}
-
-View Cluster::certain_view() const {
-  View view = view_;
-  if (!is_kept() || !cut_off_.ok()) return view;
-  for (Member& member : view.members) {
-    const Member* const decided = decided_.find(member.peer);
-    if (member.state == State::kLost) member.state = decided != nullptr ? decided->state : State::kHere;  // null: replace() will tell
-  }
-  return view;
-}
-
-/// Only this node, a server, has lost this worker so far.
-bool Cluster::is_undecided_loss(const Member& member) const {
-  const Member* const decided = decided_.find(member.peer);
-  return is_kept() && view_.find(self_.peer)->is_server() && member.is_worker() && member.state == State::kLost && decided != nullptr &&
-         decided->state == State::kHere;
-}
-
-base::Status Cluster::why_left_alone() const {
-  if (!cut_off_.ok() || !has_lost_master()) return cut_off_;
-  const auto workers = view_.workers();
-  const auto lost = std::ranges::find_if(workers, [this](const Member* member) { return is_undecided_loss(*member); });
-  if (lost == workers.end()) return {};
-  return base::error(MV_EPEERLOST, "this process has lost its connections to the master and to {}, which may continue without it: it may have been silent for longer "
-                                   "than heartbeat_timeout_ms",
-                     view_.name((*lost)->peer));
+  return quorum_ == nullptr || QuorumKeeper::is_quorum(roster_.decided(), heard);
 }
 
 /// This node is cut off for good: the others must not wait for it. No process can confirm any more that the workers that this node has lost are
 /// lost, and calls may wait for them here. So it declares them lost itself, after it has made sure that no other process learns of that.
 void Cluster::depose() {
-  is_deposed_ = true;
+  standing_.set_deposed();
   owner_.on_deposed();
   std::vector<base::Peer> others;
   for (const auto& [peer, contact] : contacts_)
-    if (contact.connected && is_member(peer)) others.push_back(peer);
+    if (contact.connected && roster_.is_member(peer)) others.push_back(peer);
   for (const base::Peer peer : others) {
-    link_.send(peer, builder_.finish(wire::Body::Abort, wire::CreateAbortDirect(builder_.fbb(), cut_off_.text().c_str())));
+    link_.send(peer, builder_.finish(wire::Body::Abort, wire::CreateAbortDirect(builder_.fbb(), standing_.why_cut_off().text().c_str())));
     link_.close(peer);
   }
-  for (const base::Peer peer : others) on_lost(peer, cut_off_);
-  for (const Member& member : view_.members)
+  for (const base::Peer peer : others) on_lost(peer, standing_.why_cut_off());
+  for (const Member& member : roster_.view().members)
     if (member.is_worker() && member.state == State::kLost && !member.drained) owner_.on_worker_lost(member, base::Status(MV_EPEERLOST, member.why));
 }
 
 // ---- time
 
 base::Nanos Cluster::keeping_deadline() const {
-  if (!is_kept() || !cut_off_.ok()) return base::kNever;
+  if (!roster_.is_kept() || standing_.is_cut_off()) return base::kNever;
   base::Nanos next = std::min({awaited_until_, elect_at_, read_at_, tell_at_, quorum_ != nullptr ? quorum_->next_deadline() : base::kNever});
   if (is_undecided()) next = std::min({next, patience_until(), tell_undecided_at_});
   return next;
@@ -458,7 +426,7 @@ base::Nanos Cluster::keeping_deadline() const {
 base::Nanos Cluster::patience_until() const { return base::after(undecided_since_, 2 * self_.heartbeat_timeout + kPatience); }
 
 void Cluster::tick_keeping(base::Nanos now) {
-  if (!is_kept() || !cut_off_.ok()) return;
+  if (!roster_.is_kept() || standing_.is_cut_off()) return;
   if (quorum_ != nullptr) quorum_->tick();
   if (now >= tell_at_) tell_servers();
   if (now >= elect_at_) {
@@ -470,9 +438,9 @@ void Cluster::tick_keeping(base::Nanos now) {
   if (now >= tell_undecided_at_) {
     tell_undecided_at_ = now + tell_undecided_every();
     for (const auto& [peer, contact] : contacts_)
-      if (contact.connected && is_member(peer)) send_ping(peer);
+      if (contact.connected && roster_.is_member(peer)) send_ping(peer);
   }
-  if (is_undecided() && now >= patience_until() && cut_off_.ok())
+  if (is_undecided() && now >= patience_until() && !standing_.is_cut_off())
     cut_off(base::Status(MV_EPEERLOST, why_undecided()));
 }
 
@@ -522,21 +490,21 @@ void Cluster::resize(uint32_t servers, rpc::PendingRef pending) {
 
 void Cluster::ask_master(const std::shared_ptr<Visit>& visit) {
   if (visit->is_withdrawn) return end_visit(*visit, base::error(MV_ETIMEOUT, "barrier: the master was lost, or left, while this call was withdrawn"));
-  if (is_kept() && !cut_off_.ok()) return end_visit(*visit, cut_off_);
-  if (has_given_role_) return end_visit(*visit, why_role_is_given());
+  if (roster_.is_kept() && standing_.is_cut_off()) return end_visit(*visit, standing_.why_cut_off());
+  if (standing_.has_given_role()) return end_visit(*visit, roster_.why_role_is_given());
   visits_.push_back(visit);
-  visit->asked = master_;
-  if (visit->kind == wire::Body::Leave) return send_leave(master_, visit);
+  visit->asked = roster_.master();
+  if (visit->kind == wire::Body::Leave) return send_leave(roster_.master(), visit);
   auto& fbb = builder_.fbb();
   auto frame = visit->kind == wire::Body::Resize ? builder_.finish(visit->kind, wire::CreateResize(fbb, visit->servers))
                                                  : builder_.finish(visit->kind, wire::CreateBarrier(fbb));
-  client_.call(master_, {std::move(frame), visit, true, 0, nullptr});
+  client_.call(roster_.master(), {std::move(frame), visit, true, 0, nullptr});
 }
 
 void Cluster::visited(const std::shared_ptr<Visit>& visit, const base::Status& status, const wire::Message* answer) {
-  const bool is_next = visit->asked != master_;
-  if (is_kept() && status.code() == MV_EDISAGREE) return;  // see drop_requests(): a newer view will tell whom to ask
-  const bool is_asked_again = is_kept() ? cut_off_.ok() && (visit->kind == wire::Body::Barrier || awaits_master() || is_next) : is_next;
+  const bool is_next = visit->asked != roster_.master();
+  if (roster_.is_kept() && status.code() == MV_EDISAGREE) return;  // see drop_requests(): a newer view will tell whom to ask
+  const bool is_asked_again = roster_.is_kept() ? !standing_.is_cut_off() && (visit->kind == wire::Body::Barrier || awaits_master() || is_next) : is_next;
   if (answer == nullptr && is_asked_again && !status.ok()) return;  // the master is lost: see follow_master()
   std::erase(visits_, visit);
   const bool counts = answer != nullptr && visit->kind == wire::Body::Barrier;
@@ -558,7 +526,7 @@ void Cluster::cancel_barrier(const rpc::Pending* pending) {
   const auto visit = visit_of(pending);
   if (visit == nullptr) return;
   visit->is_withdrawn = true;
-  client_.cancel(master_, visit.get());
+  client_.cancel(roster_.master(), visit.get());
 }
 
 void Cluster::abandon_barrier(const rpc::Pending* pending, const base::Status& status) {

@@ -75,9 +75,9 @@ sim_finds_bug(sim_test_with_bugs a_master_decides_alone "two primaries" --master
 polyverso_put_bug(the_next_master_does_not_begin engine/cluster mastership.cpp "if (!roster_.is_kept()) take_role();" "if (!BUG && !roster_.is_kept()) take_role();")
 polyverso_put_bug(nobody_asks_the_next_master engine/cluster mastership.cpp "const bool is_next = visit->asked != roster_.master();" "const bool is_next = (roster_.is_kept() || !BUG) && visit->asked != roster_.master();")
 # A process with a newer view knows earlier than the next master itself whom to ask.
-polyverso_put_bug(the_next_master_refuses_early_barriers engine/cluster mastership.cpp "  early_requests_.emplace_back(asked, wire::copy_header(request));"
+polyverso_put_bug(the_next_master_refuses_early_barriers engine/cluster held_requests.cpp "  held_.emplace_back(asked, wire::copy_header(request));"
   "  if (BUG && roster_.is_kept()) return server_.fail(asked, base::Status(MV_EPEERLOST, \"\"));
-  early_requests_.emplace_back(asked, wire::copy_header(request));")
+  held_.emplace_back(asked, wire::copy_header(request));")
 sim_finds_bug(sim_test_with_bugs the_next_master_refuses_early_barriers "have not ended" --drains --replicas 1 --masters --seeds 5420..10000)
 sim_finds_bug(sim_test_with_bugs the_next_master_does_not_begin "have not ended" --drains)
 sim_finds_bug(sim_test_with_bugs nobody_asks_the_next_master "a barrier ended with status -15" --drains)
@@ -85,8 +85,8 @@ sim_finds_bug(sim_test_with_bugs nobody_asks_the_next_master "a barrier ended wi
 # Members have the master's view in the end.
 polyverso_put_bug(changes_are_taken_without_their_base engine/cluster views.cpp "if (header.base() > roster_.view().epoch) return send_ping(from);"
   "if (!BUG && header.base() > roster_.view().epoch) return send_ping(from);")
-polyverso_put_bug(nobody_repeats_lost_changes engine/cluster heartbeat.cpp "log_.write(builder_, roster_.decided(), ping.epoch())"
-  "log_.write(builder_, roster_.decided(), BUG ? roster_.view().epoch : ping.epoch())")
+polyverso_put_bug(nobody_repeats_lost_changes engine/cluster publisher.cpp "log_.write(builder_, roster_.decided(), has)"
+  "log_.write(builder_, roster_.decided(), BUG ? roster_.view().epoch : has)")
 sim_finds_bug(sim_members_with_bugs changes_are_taken_without_their_base "another view than the master")
 sim_finds_bug(sim_members_with_bugs nobody_repeats_lost_changes "another view than the master")
 

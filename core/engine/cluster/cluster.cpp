@@ -19,7 +19,7 @@ constexpr base::Nanos kSilent = std::chrono::seconds(2);
 }  // namespace
 
 Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self)
-    : clock_(clock), link_(link), client_(client), server_(server), owner_(owner), self_(std::move(self)), contacts_(clock), roster_(self_, standing_, contacts_), barrier_(server, roster_.view()), arrivals_(self_) {
+    : clock_(clock), link_(link), client_(client), server_(server), owner_(owner), self_(std::move(self)), contacts_(clock), roster_(self_, standing_, contacts_), publisher_(clock, link, roster_, contacts_), held_requests_(server, roster_, standing_), barrier_(server, roster_.view()), arrivals_(self_) {
   for (size_t from = 0; from <= self_.master.size();) {
     const size_t end = std::min(self_.master.find(',', from), self_.master.size());
     masters_.push_back(self_.master.substr(from, end - from));
@@ -36,7 +36,7 @@ Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client
 void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) {
   const bool is_for_any = request.body_type() == wire::Body::Join || (request.body_type() == wire::Body::Leave && !standing_.has_given_role());
   if (!is_for_any && standing_.has_given_role()) return;  // the new master is asked again
-  if (!is_for_any && !roster_.is_master()) return keep_request(asked, request);
+  if (!is_for_any && !roster_.is_master()) return held_requests_.keep(asked, request);
   switch (request.body_type()) {
     case wire::Body::Join:
       return join(asked, request);
@@ -75,15 +75,14 @@ void Cluster::copied(const rpc::Asked& asked, const wire::Copied& note) {
   if (!holds(roster_.view(), *part)) return;
   take_copy(roster_.view(), *part, self_.replicas);
   owner_.on_part_moved(*part);
-  publish();
+  publisher_.publish();
 }
 
 void Cluster::on_cancel(const rpc::Asked& asked) {
   if (barrier_.withdraw(asked, [&](base::Peer peer) { return doing(peer, owner_.known_waits()); })) return;
   if (std::erase_if(early_, [&](const Early& early) { return early.asked == asked; }) > 0)
     return server_.fail(asked, base::error(MV_ETIMEOUT, "the cluster is complete, and no process whose place this one could take was lost"));
-  if (std::erase_if(early_requests_, [&](const auto& early) { return early.first == asked; }) > 0)
-    return server_.fail(asked, base::error(MV_ETIMEOUT, "the next master has not begun"));
+  if (held_requests_.withdraw(asked)) return;
   if (standing_.phase() != Phase::kJoining) return;
   const std::string missing = arrivals_.text();
   if (arrivals_.withdraw(asked)) server_.fail(asked, base::error(MV_ETIMEOUT, "{}", missing));
@@ -176,7 +175,7 @@ void Cluster::want(base::Peer peer, Dialer dialer) {
 // ---- time
 
 base::Nanos Cluster::next_deadline() const {
-  base::Nanos next = std::min({next_beat_, give_up_, settle_at_, publish_at_, keeping_deadline()});
+  base::Nanos next = std::min({next_beat_, give_up_, settle_at_, publisher_.next_deadline(), keeping_deadline()});
   for (const auto& [address, at] : redial_) next = std::min(next, at);
   return next;
 }
@@ -194,7 +193,7 @@ void Cluster::tick() {
   }
   if (now >= give_up_) give_up_joining();
   if (now >= settle_at_) settle_early();
-  if (now >= publish_at_) send_to_all();
+  if (now >= publisher_.next_deadline()) publisher_.send_to_all();
   tick_keeping(now);
   if (now >= next_beat_) beat(now);
 }

@@ -14,14 +14,15 @@
 #include "engine/cluster/arrivals.hpp"
 #include "engine/cluster/barrier.hpp"
 #include "engine/cluster/contacts.hpp"
+#include "engine/cluster/held_requests.hpp"
 #include "engine/cluster/news.hpp"
 #include "engine/cluster/owner.hpp"
+#include "engine/cluster/publisher.hpp"
 #include "engine/cluster/quorum_keeper.hpp"
 #include "engine/cluster/roster.hpp"
 #include "engine/cluster/self.hpp"
 #include "engine/cluster/standing.hpp"
 #include "engine/cluster/view.hpp"
-#include "engine/cluster/view_log.hpp"
 #include "engine/rpc/client.hpp"
 #include "engine/rpc/server.hpp"
 
@@ -195,11 +196,6 @@ class Cluster {
   void point_to_master(const rpc::Asked& asked);
   void found(View view);
   void complete_if_all_here();
-  void publish();
-  void send_to_all();
-  void note_view();
-  void tell_members(const View& view);
-  base::Nanos between_views() const;
   std::string doing(base::Peer peer, const std::vector<Wait>& waits) const;
   void leave_asked(const rpc::Asked& asked);
   bool declare_out(Member& member);
@@ -234,9 +230,6 @@ class Cluster {
   void give_role(base::Peer to);
   void take_role();
   void meet(base::Peer peer);
-  void keep_request(const rpc::Asked& asked, const wire::Message& request);
-  void drop_requests(const base::Status& why);
-  void fail_request(const rpc::Asked& asked, const wire::Message& request, const base::Status& why);
   void miss_master(const base::Status& why);
   void follow_master();
   void decide_noticed();
@@ -310,16 +303,14 @@ class Cluster {
   Contacts contacts_;
   Standing standing_;
   Roster roster_;
+  Publisher publisher_;
+  HeldRequests held_requests_;
   size_t missing_ = 0;  ///< while connecting: the place of a member that was not ready
-  base::Nanos published_{0}, publish_at_ = base::kNever;  ///< on the master: the last publish(), and the one that is due
-  ViewLog log_;   ///< on the master, and with a keeper on every member
-  View noted_;    ///< on a master without a keeper: the last view of log_. With a keeper that is decided_
   bool has_left_ = false;   ///< leave() was called
   Barrier barrier_;
   Arrivals arrivals_;  ///< on the master
   News news_;
   std::vector<Early> early_;  ///< on the master
-  std::vector<std::pair<rpc::Asked, std::vector<std::byte>>> early_requests_;  ///< their headers: see keep_request()
   base::Nanos settle_at_ = base::kNever;
   std::map<std::string, base::Nanos> redial_;  ///< addresses to dial again, and when
   std::shared_ptr<JoinPending> joining_;

@@ -36,7 +36,7 @@ void Cluster::drain_asked(const rpc::Asked& asked) {
   server_.answer(asked, builder_.answer({}));
   owner_.on_member_draining(*member);
   for (const Member* part : changed.value()) owner_.on_part_moved(*part);
-  publish();
+  publisher_.publish();
 }
 
 void Cluster::resize_asked(const rpc::Asked& asked, uint32_t servers) {
@@ -61,7 +61,7 @@ void Cluster::resize_asked(const rpc::Asked& asked, uint32_t servers) {
   for (const Member& member : roster_.view().members)
     if (member.draining && !before.at(member.rank)->draining) owner_.on_member_draining(member);
   for (const Member* part : changed.value()) owner_.on_part_moved(*part);
-  publish();
+  publisher_.publish();
   owner_.on_news();
 }
 
@@ -103,7 +103,7 @@ void Cluster::move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& n
   server_.answer(asked, builder_.answer({}));
   for (const uint32_t number : numbers) owner_.on_part_moved(*roster_.view().at(number - 1));
   for (const Member* part : name_next_backups(roster_.view(), self_.replicas)) owner_.on_part_moved(*part);
-  publish();
+  publisher_.publish();
 }
 
 void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& request) {
@@ -157,7 +157,7 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
   client_.on_lost(member->peer, why);
   owner_.on_member_lost(*member, why);
   declare_out(*member);
-  publish();
+  publisher_.publish();
 }
 
 // ---- on the server that is to end

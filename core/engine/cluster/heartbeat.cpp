@@ -32,10 +32,9 @@ void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
   if (roster_.is_master()) contact.waits = wire::text_of(ping.waits()).substr(0, kLongestWait);
   if (roster_.is_master() && ping.epoch() >= roster_.master_since()) barrier_.follow(from, ping.barriers(), ping.losses());
   // Its newest view may be on its way. If it was lost, the member asks again.
-  const bool is_due = publish_at_ != base::kNever;
+  const bool is_due = publisher_.is_due();
   if ((roster_.is_master() || standing_.has_given_role()) && !is_due && ping.epoch() < roster_.view().epoch && roster_.view().find(from) != nullptr && ping.epoch() > 0) {
-    link_.send(from, log_.write(builder_, roster_.decided(), ping.epoch()));
-    contact.told = roster_.view().epoch;
+    publisher_.tell_again(from, contact, ping.epoch());
   }
   if (ping.asks() != 0 && (roster_.is_member(from) || from == roster_.master())) send_ping(from, 0, ping.asks());
   contacts_.answered(contact, ping.answers());

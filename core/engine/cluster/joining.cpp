@@ -155,7 +155,7 @@ void Cluster::take_place(Member& place, base::Peer peer, const wire::Join& reque
 base::Frame Cluster::join_answer(const View& view) {
   View told = view;
   told.barriers = barrier_.passed();
-  return log_.write(builder_, told, 0);
+  return publisher_.whole(told);
 }
 
 void Cluster::answer_join(const rpc::Asked& asked, const View& view, base::Frame answer) {
@@ -183,8 +183,8 @@ void Cluster::rejoin(const rpc::Asked& asked, std::vector<std::byte> header) {
     owner_.on_member_joined(place);
     if (place.is_server())
       for (const Member* part : name_next_backups(roster_.view(), self_.replicas)) owner_.on_part_moved(*part);
-    publish();
-    note_view();
+    publisher_.publish();
+    publisher_.note_view();
     return answer_join(asked, roster_.view(), join_answer(roster_.view()));
   }
   decide(
@@ -351,8 +351,7 @@ void Cluster::adopt(View view) {
   const Member* self = roster_.own();
   if (self == nullptr) return fail(base::error(MV_EPROTOCOL, "the master's list of members does not contain this process"));
   standing_.set_phase(Phase::kConnecting);
-  if (roster_.is_master() || self_.replicas > 0) log_.begin(roster_.view());
-  if (roster_.is_master() && self_.replicas == 0) noted_ = roster_.view();
+  if (roster_.is_master() || self_.replicas > 0) publisher_.begin();
   begin_keeping();
   owner_.on_view(roster_.view());
   for (const Member& member : roster_.view().members) {

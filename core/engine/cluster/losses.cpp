@@ -24,7 +24,7 @@ void Cluster::on_lost(base::Peer peer, const base::Status& why) {
 void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
   contacts_.forget(peer);
   accused_.erase(peer);
-  std::erase_if(early_requests_, [peer](const auto& early) { return early.first.client == peer; });
+  held_requests_.forget(peer);
   if (!early_.empty()) settle_at_ = clock_.now();
   if (peer == roster_.master()) {
     roster_.set_meets_master(false);
@@ -70,7 +70,7 @@ void Cluster::declare_lost(base::Peer peer, const base::Status& why) {
 
 /// Without replicas: no process decides about the members any more, and each member has to notice by itself which others leave.
 void Cluster::miss_master(const base::Status& why) {
-  drop_requests(base::error(MV_EPEERLOST, "the master of this cluster is lost: {}", why.text()));
+  held_requests_.fail_all(base::error(MV_EPEERLOST, "the master of this cluster is lost: {}", why.text()));
   if (standing_.phase() == Phase::kReady && !roster_.view().workers_gone()) connect_with_all();
 }
 
@@ -82,7 +82,7 @@ void Cluster::decide_loss(Member& member, bool fails_barriers, const base::Statu
       note_loss(roster_.view(), why.text());
       barrier_.lost(peer, why);
     }
-    return publish();
+    return publisher_.publish();
   }
   const Member* const before = roster_.decided().find(peer);
   if (before == nullptr || before->is_out || before->drained) return;
@@ -179,7 +179,7 @@ void Cluster::mark_finished(base::Peer peer) {
     barrier_.finished(peer);
   } else if (roster_.is_master() && !is_taking_) {
     barrier_.finished(peer);
-    publish();
+    publisher_.publish();
   }
   ready_if_all_ready();  // it may have been the last member that this node waited for
 }

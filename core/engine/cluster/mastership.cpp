@@ -131,8 +131,8 @@ void Cluster::end_decisions(size_t count, const View& view) {
 /// `next` is decided, with the first `count` of the decisions in it. The others hear of it before this node acts on it.
 void Cluster::hold(const View& next, size_t count) {
   if (quorum_ != nullptr) quorum_->learn(next);
-  log_.follow(roster_.decided(), next);
-  tell_members(next);
+  publisher_.follow(next);
+  publisher_.tell_members(next);
   end_decisions(count, next);
   is_taking_ = true;
   take_view(next, next.workers_gone());
@@ -161,7 +161,7 @@ void Cluster::read_keeper() {
     revision_ = content.value().revision;
     if (view.value().epoch > roster_.decided().epoch) {
       take_decided(view.value());
-      if (!standing_.is_cut_off()) tell_members(roster_.decided());  // its writer may not hear from the keeper any more, or not have told all
+      if (!standing_.is_cut_off()) publisher_.tell_members(roster_.decided());  // its writer may not hear from the keeper any more, or not have told all
     }
     if (roster_.is_master()) return write_next();
     if (awaits_master()) stand_for_master();
@@ -197,7 +197,7 @@ void Cluster::change_master(const View& newer) {
   }
   settle_at_ = clock_.now();  // processes that want to join are sent there
   const auto why = base::error(MV_EPEERLOST, "{} is the master now", roster_.view().name(roster_.master()));
-  drop_requests(base::Status(MV_EDISAGREE, why.text()));
+  held_requests_.fail_all(base::Status(MV_EDISAGREE, why.text()));
   barrier_.close(why);
   drop_decisions(why);
   undecided_since_ = tell_undecided_at_ = base::kNever;
@@ -222,8 +222,8 @@ base::Peer Cluster::successor() const {
 /// Without replicas: this master has drained, and decides no more. What it has not answered is asked again at its successor.
 void Cluster::give_role(base::Peer to) {
   roster_.view().master = to;
-  publish();
-  if (publish_at_ != base::kNever) send_to_all();
+  publisher_.publish();
+  if (publisher_.is_due()) publisher_.send_to_all();
   roster_.change_master(to, roster_.view().epoch);
   standing_.set_given_role();
   barrier_.forget();
@@ -239,13 +239,12 @@ void Cluster::take_role() {
     if (worker->state == State::kHere) workers.push_back(worker->peer);
   barrier_.take_over(workers);
   ++roster_.view().epoch;  // this node's own view, in which more may have finished than in the one that it got: everybody gets all of it
-  log_.begin(roster_.view());
-  noted_ = roster_.view();
+  publisher_.begin();
   for (Member& known : roster_.view().members) {
     if (known.state == State::kLost && !known.is_out) decide_loss(known, known.is_worker(), base::Status(MV_EPEERLOST, known.why));
     if (roster_.needs(known)) meet(known.peer);
   }
-  publish();
+  publisher_.publish();
 }
 
 /// Connects with this member. Its silence counts from now on.
@@ -254,32 +253,13 @@ void Cluster::meet(base::Peer peer) {
   if (!contacts_.is_connected(peer)) contacts_[peer].heard = clock_.now();
 }
 
-/// A request of a member that takes this node for the master: it has a newer view, and knows earlier than this node itself.
-void Cluster::keep_request(const rpc::Asked& asked, const wire::Message& request) {
-  if (standing_.is_cut_off()) return fail_request(asked, request, standing_.why_cut_off());
-  if (!roster_.is_kept() && roster_.has_lost_master()) return fail_request(asked, request, base::error(MV_EPEERLOST, "this process is not the master, and the one before, {}, is lost", roster_.view().name(roster_.master())));
-  early_requests_.emplace_back(asked, wire::copy_header(request));
-}
-
-/// This node will not become the master.
-void Cluster::drop_requests(const base::Status& why) {
-  for (const auto& [asked, header] : std::exchange(early_requests_, {})) fail_request(asked, *flatbuffers::GetRoot<wire::Message>(header.data()), why);
-}
-
-/// @param why  MV_EDISAGREE: another node is the master, and will be asked
-void Cluster::fail_request(const rpc::Asked& asked, const wire::Message& request, const base::Status& why) {
-  const bool is_of_drain = request.body_type() == wire::Body::Drain || request.body_type() == wire::Body::HandOver;
-  if (!is_of_drain) return server_.fail(asked, why);
-  server_.fail(asked, base::Status(roster_.is_kept() ? MV_EPEERLOST : MV_EUNREACHABLE, why.text()));  // after MV_EPEERLOST, a server that drains asks again
-}
-
 /// The new master is known, and the view is applied: repeats there what the former one has not answered.
 void Cluster::follow_master() {
   if (roster_.is_master()) {
     if (!roster_.is_kept()) take_role();
     barrier_.follow(self_.peer, passed_, told_);
     if (roster_.is_kept()) decide_noticed();
-    for (const auto& [asked, header] : std::exchange(early_requests_, {})) on_request(asked, *flatbuffers::GetRoot<wire::Message>(header.data()));
+    for (const auto& [asked, header] : held_requests_.take()) on_request(asked, *flatbuffers::GetRoot<wire::Message>(header.data()));
   } else {
     if (roster_.meets_master()) meet(roster_.master());
     send_ping(roster_.master());
@@ -377,10 +357,10 @@ void Cluster::cut_off(const base::Status& why) {
   base::log_error("{}", why.text());
   if (standing_.is_to_be_deposed()) {  // the others lose this node, and ask the next master: an answer would fail their barriers first
     barrier_.forget();
-    early_requests_.clear();
+    held_requests_.clear();
   }
   barrier_.close(why);
-  drop_requests(why);
+  held_requests_.fail_all(why);
   drop_decisions(why);
   for (const auto& visit : std::exchange(visits_, {})) end_visit(*visit, why);
   if (standing_.is_to_be_deposed() || std::ranges::any_of(roster_.view().members, [this](const Member& member) { return roster_.is_undecided_loss(member); })) depose();
@@ -503,7 +483,7 @@ void Cluster::ask_master(const std::shared_ptr<Visit>& visit) {
 
 void Cluster::visited(const std::shared_ptr<Visit>& visit, const base::Status& status, const wire::Message* answer) {
   const bool is_next = visit->asked != roster_.master();
-  if (roster_.is_kept() && status.code() == MV_EDISAGREE) return;  // see drop_requests(): a newer view will tell whom to ask
+  if (roster_.is_kept() && status.code() == MV_EDISAGREE) return;  // see HeldRequests::fail_all(): a newer view will tell whom to ask
   const bool is_asked_again = roster_.is_kept() ? !standing_.is_cut_off() && (visit->kind == wire::Body::Barrier || awaits_master() || is_next) : is_next;
   if (answer == nullptr && is_asked_again && !status.ok()) return;  // the master is lost: see follow_master()
   std::erase(visits_, visit);

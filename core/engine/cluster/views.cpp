@@ -1,4 +1,4 @@
-// The lists of members: how the master sends a newer one, and what a member does with it.
+// Newer lists of members, and what this node does with them.
 
 #include <algorithm>
 #include <map>
@@ -11,54 +11,6 @@
 namespace mv::cluster {
 
 using namespace std::chrono_literals;
-
-// ---- on the master
-
-/// The view has changed. Sends it to all members, at once or together with the changes that follow soon: when all n
-/// workers end, n views of n members to n of them would take n^3 time. A lost View is sent again when a Ping shows an old
-/// epoch.
-void Cluster::publish() {
-  ++roster_.view().epoch;
-  roster_.view().moved = roster_.view().has_departures();
-  const base::Nanos due = published_ + between_views();
-  if (roster_.view().workers_gone() || clock_.now() >= due) return send_to_all();  // at the end, this process may not have another turn
-  publish_at_ = std::min(publish_at_, due);
-}
-
-void Cluster::send_to_all() {
-  published_ = clock_.now();
-  publish_at_ = base::kNever;
-  note_view();
-  tell_members(roster_.view());
-}
-
-/// On a master without a keeper: what has changed is to be in the next messages.
-void Cluster::note_view() {
-  log_.follow(noted_, roster_.view());
-  noted_ = roster_.view();
-}
-
-/// Sends each connected member what it lacks of this view, the last one of log_.
-void Cluster::tell_members(const View& view) {
-  std::map<uint64_t, base::Frame> frames;  // by the number of the receiver's view
-  for (const Member& member : roster_.view().members) {
-    Contact* const contact = contacts_.find(member.peer);
-    if (member.peer == self_.peer || contact == nullptr || !contact->connected) continue;
-    const uint64_t has = std::max(contact->epoch, contact->told);
-    if (has >= view.epoch) continue;
-    const auto [frame, is_new] = frames.try_emplace(has);
-    if (is_new) frame->second = log_.write(builder_, view, has);
-    contact->told = view.epoch;
-    link_.send(member.peer, frame->second);
-  }
-}
-
-/// The more members, the longer: each of them spends time on each member in a view.
-base::Nanos Cluster::between_views() const {
-  constexpr base::Nanos kForEachPair = 2us, kMost = 250ms;
-  const auto members = static_cast<int64_t>(roster_.view().members.size());
-  return std::min(members * members * kForEachPair, kMost);
-}
 
 void Cluster::on_view(base::Peer from, const wire::View& header, std::span<const std::byte> payload) {
   if (header.epoch() <= roster_.view().epoch || roster_.view().epoch == 0) return;
@@ -113,7 +65,7 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
   roster_.view().elastic = newer.elastic;
   roster_.view().moved = newer.has_departures();
   if (roster_.is_kept()) {
-    if (newer.epoch > log_.last()) log_.follow(roster_.decided(), newer);
+    if (newer.epoch > publisher_.last()) publisher_.follow(newer);
     roster_.set_decided(newer);
   }
   if (has_new_master) change_master(newer);

@@ -19,7 +19,9 @@ constexpr base::Nanos kSilent = std::chrono::seconds(2);
 }  // namespace
 
 Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self)
-    : clock_(clock), link_(link), client_(client), server_(server), owner_(owner), self_(std::move(self)), contacts_(clock), roster_(self_, standing_, contacts_), publisher_(clock, link, roster_, contacts_), held_requests_(server, roster_, standing_), barrier_(server, roster_.view()), arrivals_(self_) {
+    : clock_(clock), link_(link), client_(client), server_(server), owner_(owner), self_(std::move(self)), contacts_(clock), roster_(self_, standing_, contacts_), publisher_(clock, link, roster_, contacts_), held_requests_(server, roster_, standing_), barrier_(server, roster_.view()),
+      keeping_(clock, link, roster_, standing_, contacts_, keeping_events()), decisions_(clock, roster_, standing_, keeping_, publisher_, barrier_, [this](const View& view) { take_held(view); }),
+      election_(clock, roster_, standing_, keeping_, decisions_), calls_(client, roster_, standing_, election_), arrivals_(self_) {
   for (size_t from = 0; from <= self_.master.size();) {
     const size_t end = std::min(self_.master.find(',', from), self_.master.size());
     masters_.push_back(self_.master.substr(from, end - from));
@@ -29,6 +31,24 @@ Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client
   // Here and not in start(): a process may ask to join before start(), and is compared with the master itself.
   roster_.set_master(self_.peer);
   arrivals_.add_self();
+}
+
+Keeping::Events Cluster::keeping_events() {
+  Keeping::Events events;
+  events.decided = [this](const View& view) { take_decided(view); };
+  events.read = [this](bool is_new) {
+    if (is_new && !standing_.is_cut_off()) publisher_.tell_members(roster_.decided());  // its writer may not hear from the keeper any more, or not have told all
+    if (roster_.is_master()) return decisions_.write_next();
+    if (election_.awaits_master()) election_.stand();
+  };
+  events.cut_off = [this](const base::Status& why) { cut_off(why); };
+  return events;
+}
+
+/// This view is decided, and names this node as the master.
+void Cluster::take_held(const View& view) {
+  take_view(view, view.workers_gone());
+  if (!early_.empty()) settle_at_ = clock_.now();
 }
 
 // ---- on the master
@@ -66,7 +86,7 @@ void Cluster::copied(const rpc::Asked& asked, const wire::Copied& note) {
     return view.tail_of(of) == client && of.next_backup != 0 && view.next_backup_of(of) == backup;  // else one of the two was lost meanwhile
   };
   if (roster_.is_kept())
-    return decide([holds, rank = part->rank, replicas = self_.replicas](View& next) {
+    return decisions_.decide([holds, rank = part->rank, replicas = self_.replicas](View& next) {
       const auto copied = std::ranges::find(next.members, rank, &Member::rank);
       if (copied == next.members.end() || !holds(next, *copied)) return base::Status(MV_ESTATE, "");
       take_copy(next, *copied, replicas);
@@ -108,7 +128,7 @@ void Cluster::on_connected(base::Peer peer, const std::string& address) {
     ask_to_join();
   }
   if (peer == roster_.master()) roster_.set_meets_master(false);
-  if (peer == roster_.master() && awaits_master()) awaited_until_ = elect_at_ = tell_at_ = base::kNever;
+  if (peer == roster_.master() && election_.awaits_master()) election_.end();
   if (roster_.view().epoch > 0) send_ping(peer);
   ready_if_all_ready();
 }

@@ -2,7 +2,6 @@
 // Membership: joining, ranks, heartbeat, and the detection of lost members.
 
 #include <algorithm>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,11 +13,14 @@
 #include "engine/cluster/arrivals.hpp"
 #include "engine/cluster/barrier.hpp"
 #include "engine/cluster/contacts.hpp"
+#include "engine/cluster/decisions.hpp"
+#include "engine/cluster/election.hpp"
 #include "engine/cluster/held_requests.hpp"
+#include "engine/cluster/keeping.hpp"
+#include "engine/cluster/master_calls.hpp"
 #include "engine/cluster/news.hpp"
 #include "engine/cluster/owner.hpp"
 #include "engine/cluster/publisher.hpp"
-#include "engine/cluster/quorum_keeper.hpp"
 #include "engine/cluster/roster.hpp"
 #include "engine/cluster/self.hpp"
 #include "engine/cluster/standing.hpp"
@@ -61,7 +63,7 @@ class Cluster {
   bool came_late() const { return standing_.joined_epoch() > 1; }
   base::Peer master() const { return roster_.master(); }
   /// The barriers that this worker has passed, with those that were over when it joined.
-  uint64_t barriers_passed() const { return passed_; }
+  uint64_t barriers_passed() const { return calls_.passed(); }
   /// True when no worker will make requests any more. While the master is connected, it decides this. Even if this node
   /// has seen all workers leave, the master may have given the place of a lost one to a process that this node does not
   /// know yet.
@@ -70,10 +72,10 @@ class Cluster {
   void finish_self();
 
   /// Enters the barrier at the master. All adds of this worker must be applied before.
-  void barrier(rpc::PendingRef pending);
+  void barrier(rpc::PendingRef pending) { calls_.barrier(std::move(pending)); }
   /// As rpc::Client::cancel() and abandon().
-  void cancel_barrier(const rpc::Pending* pending);
-  void abandon_barrier(const rpc::Pending* pending, const base::Status& status);
+  void cancel_barrier(const rpc::Pending* pending) { calls_.cancel_barrier(pending); }
+  void abandon_barrier(const rpc::Pending* pending, const base::Status& status) { calls_.abandon_barrier(pending, status); }
   /// Notifies all leave_targets() that this worker has finished, with one of `pendings` for each. Members that connect
   /// because the master is lost are notified, too.
   void leave(const std::vector<rpc::PendingRef>& pendings);
@@ -81,12 +83,12 @@ class Cluster {
   /// all have, once. From now on losses are not reported to the owner.
   void abort(const std::string& why, std::function<void()> told);
   /// Asks the master to choose servers for copies of the parts that this node serves, because this node is draining.
-  void drain(rpc::PendingRef pending);
+  void drain(rpc::PendingRef pending) { calls_.drain(std::move(pending)); }
   /// Asks the master for this number of servers, see begin_resize().
-  void resize(uint32_t servers, rpc::PendingRef pending);
+  void resize(uint32_t servers, rpc::PendingRef pending) { calls_.resize(servers, std::move(pending)); }
   /// Asks the master to let the copies of these parts (1 + ranks) take over. This node has stopped serving them. If it
   /// is draining, either on_drained() follows, or `pending` ends with an error.
-  void hand_over(const std::vector<uint32_t>& parts, rpc::PendingRef pending);
+  void hand_over(const std::vector<uint32_t>& parts, rpc::PendingRef pending) { calls_.hand_over(parts, std::move(pending)); }
   /// The parts are handed over. `told` runs when all members know it and have closed their connections, except for the
   /// master that this node has asked. From now on losses are not reported to the owner.
   void await_goodbyes(std::function<void()> told);
@@ -124,14 +126,14 @@ class Cluster {
   /// Views are decided through a keeper, so the cluster may survive the loss of the master.
   bool is_kept() const { return roster_.is_kept(); }
   /// The master is lost, and another process may take its place.
-  bool awaits_master() const { return awaited_until_ != base::kNever; }
+  bool awaits_master() const { return election_.awaits_master(); }
   /// No process is or will be the master, as far as this node knows: requests to the master will not be answered.
   bool has_lost_master() const { return roster_.has_lost_master(); }
   /// While a loss is reported to the owner: the master has declared it, so all other members hear of it, too.
   bool all_hear() const { return is_master() || is_declared_; }
   /// With a keeper: the master is lost and awaited, or it can't decide about the members now, because the keeper, or most of
-  /// those that vote, do not answer. It may decide later, or end: see patience_until().
-  bool awaits_decision() const { return awaits_master() || roster_.master_is_undecided() || is_undecided(); }
+  /// those that vote, do not answer. It may decide later, or end: see Decisions::patience_until().
+  bool awaits_decision() const { return awaits_master() || roster_.master_is_undecided() || decisions_.is_undecided(); }
   /// The newest view that is decided. view() may be between it and the one before, while owners hear of the changes.
   const View& decided() const { return roster_.decided(); }
   /// MV_OK, or why this node hears of no more decisions about the members.
@@ -143,7 +145,7 @@ class Cluster {
   bool is_deposed() const { return standing_.is_deposed(); }
   /// Views are decided through this keeper instead of by the voters. The keeper must outlive this object. Before
   /// start().
-  void use_keeper(Keeper& keeper) { keeper_ = &keeper; }
+  void use_keeper(Keeper& keeper) { keeping_.use(keeper); }
   const Self& self() const { return self_; }
   /// The connections of this node.
   Contacts& contacts() { return contacts_; }
@@ -164,7 +166,7 @@ class Cluster {
   void on_ping(base::Peer from, const wire::Ping& ping);
   void on_abort(base::Peer from, const wire::Abort& abort);
   void on_unreachable(base::Peer from, const wire::Unreachable& note);
-  void on_vote(base::Peer from, const wire::Vote& vote);
+  void on_vote(base::Peer from, const wire::Vote& vote) { keeping_.on_vote(from, vote); }
 
   base::Nanos next_deadline() const;
   void tick();
@@ -174,7 +176,6 @@ class Cluster {
 
  private:
   class JoinPending;
-  class Visit;
 
   // on the master
   /// A waiting Join: the process whose place it wants may have died without this node having noticed.
@@ -199,29 +200,14 @@ class Cluster {
   std::string doing(base::Peer peer, const std::vector<Wait>& waits) const;
   void leave_asked(const rpc::Asked& asked);
   bool declare_out(Member& member);
-  void decide_end(base::Peer worker);
   void decide_loss(Member& member, bool fails_barriers, const base::Status& why);
   void copied(const rpc::Asked& asked, const wire::Copied& note);
   void drain_asked(const rpc::Asked& asked);
   void resize_asked(const rpc::Asked& asked, uint32_t servers);
   void move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers);
   void hand_over_asked(const rpc::Asked& asked, const wire::HandOver& request);
-  // changes of the master, and with a keeper its decisions: mastership.cpp
-  using Change = std::function<base::Status(View& next)>;
-  using Decided = std::function<void(const base::Status& refused, const View& view)>;
-  struct Decision {
-    Change change;
-    Decided done;
-    base::Status refused = {};
-  };
-  void begin_keeping();
-  void warn_of_few_voters() const;
-  void send_vote(base::Peer to, const QuorumKeeper::Vote& vote);
-  void decide(Change change, Decided done = nullptr);
-  void write_next();
-  void end_decisions(size_t count, const View& view);
-  void hold(const View& next, size_t count);
-  void read_keeper();
+  Keeping::Events keeping_events();
+  void take_held(const View& view);
   void take_decided(const View& view);
   void take_view(const View& newer, bool workers_gone);
   bool take_own_place(const View& newer);
@@ -233,13 +219,6 @@ class Cluster {
   void miss_master(const base::Status& why);
   void follow_master();
   void decide_noticed();
-  bool can_replace_master() const;
-  void await_master(const base::Status& why);
-  void tell_servers();
-  std::string why_no_master() const;
-  std::string why_undecided() const;
-  bool has_keeper_trouble() const { return quorum_ == nullptr && !keeper_trouble_.ok(); }
-  void stand_for_master();
   void cut_off(const base::Status& why);
   void depose();
   struct Accused {
@@ -251,18 +230,9 @@ class Cluster {
   base::Peer choose_lost(const Member& reporter, const Member& reported);
   bool was_silent(base::Peer peer) const;
   bool can_spare(const Member& server) const;
-  void drop_decisions(const base::Status& why);
   bool hears_quorum();
-  bool is_undecided() const { return roster_.is_master() && undecided_since_ != base::kNever; }
-  base::Nanos tell_undecided_every() const { return self_.heartbeat_timeout / 4; }
-  base::Nanos patience_until() const;
   base::Nanos keeping_deadline() const;
   void tick_keeping(base::Nanos now);
-  void leave_master(rpc::PendingRef pending);
-  void ask_master(const std::shared_ptr<Visit>& visit);
-  void visited(const std::shared_ptr<Visit>& visit, const base::Status& status, const wire::Message* answer);
-  static void end_visit(Visit& visit, const base::Status& status);
-  std::shared_ptr<Visit> visit_of(const rpc::Pending* pending) const;
   // on every member
   void ask_to_join();
   void give_up_joining();
@@ -308,6 +278,10 @@ class Cluster {
   size_t missing_ = 0;  ///< while connecting: the place of a member that was not ready
   bool has_left_ = false;   ///< leave() was called
   Barrier barrier_;
+  Keeping keeping_;
+  Decisions decisions_;
+  Election election_;
+  MasterCalls calls_;
   Arrivals arrivals_;  ///< on the master
   News news_;
   std::vector<Early> early_;  ///< on the master
@@ -322,24 +296,10 @@ class Cluster {
   // joining
   std::vector<std::string> masters_;  ///< the possible addresses of the master
   size_t asked_master_ = 0;           ///< index of the one in use
-  // with a keeper
-  std::unique_ptr<QuorumKeeper> quorum_;  ///< the built-in keeper; null: another one
-  Keeper* keeper_ = nullptr;
-  base::Status keeper_trouble_;  ///< of the last read or write
-  uint64_t revision_ = 0;     ///< the keeper's, of decided_
-  std::deque<Decision> decisions_;  ///< on the master: not decided yet
-  bool is_writing_ = false, is_taking_ = false;
+  bool is_taking_role_ = false;  ///< this node is becoming the master without replicas: see take_role()
   bool is_declared_ = false;  ///< see all_hear()
-  size_t writing_ = 0;        ///< the first decisions, which the write in progress has
-  base::Nanos undecided_since_ = base::kNever, tell_undecided_at_ = base::kNever, read_at_ = base::kNever;
-  base::Status master_lost_;
-  bool may_be_master_ = false;  ///< this server's write as the next master may be in the keeper, which has not said so
-  base::Nanos awaited_until_ = base::kNever, elect_at_ = base::kNever;  ///< without a master: when to give up, and when this server stands for master
-  base::Nanos tell_at_ = base::kNever;  ///< and when to tell the servers of the newest view
   std::map<base::Peer, Accused> accused_;  ///< on the master: workers that a server has reported, and the first such server
   uint64_t resizes_ = 0;
-  uint64_t passed_ = 0, told_ = 0;  ///< barriers that this worker has passed, and losses that have failed one
-  std::vector<std::shared_ptr<Visit>> visits_;  ///< requests to the master that have not ended
 };
 
 }  // namespace mv::cluster

@@ -18,7 +18,7 @@ void Cluster::drain_asked(const rpc::Asked& asked) {
     return server_.fail(asked, base::error(MV_ESTATE, "a worker finishes before its process hands its tables over"));
   if (member->draining) return server_.answer(asked, builder_.answer({}));
   if (roster_.is_kept())
-    return decide(
+    return decisions_.decide(
         [peer = asked.client, replicas = self_.replicas](View& next) {
           Member* const leaver = next.find(peer);
           if (leaver == nullptr || leaver->draining) return leaver != nullptr ? base::Status() : base::Status(MV_ESTATE, "it is no member");
@@ -41,7 +41,7 @@ void Cluster::drain_asked(const rpc::Asked& asked) {
 
 void Cluster::resize_asked(const rpc::Asked& asked, uint32_t servers) {
   if (roster_.is_kept())
-    return decide(
+    return decisions_.decide(
         [servers, replicas = self_.replicas](View& next) {
           const auto changed = begin_resize(next, servers, replicas);
           return changed.ok() ? base::Status() : changed.status();
@@ -90,7 +90,7 @@ base::Status move_parts(View& view, base::Peer from, const std::vector<uint32_t>
 /// A server that stays gives parts to others.
 void Cluster::move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers) {
   if (roster_.is_kept())
-    return decide(
+    return decisions_.decide(
         [numbers, from = asked.client, replicas = self_.replicas](View& next) {
           if (served_by(next, from, numbers).empty()) return base::Status();  // the former master has moved them
           if (base::Status wrong = move_parts(next, from, numbers, replicas); !wrong.ok()) return wrong;
@@ -123,7 +123,7 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
     leaver.why = fmt::format("{} has handed its tables over and left", view.name(leaver.peer));
   };
   if (roster_.is_kept())
-    return decide(
+    return decisions_.decide(
         [check, depart, peer = asked.client, replicas = self_.replicas](View& next) {
           Member* const leaver = next.find(peer);
           if (leaver != nullptr && leaver->drained) return base::Status();
@@ -161,15 +161,6 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
 }
 
 // ---- on the server that is to end
-
-void Cluster::drain(rpc::PendingRef pending) {
-  client_.call(roster_.master(), {builder_.finish(wire::Body::Drain, wire::CreateDrain(builder_.fbb())), std::move(pending), true, 0, nullptr});
-}
-
-void Cluster::hand_over(const std::vector<uint32_t>& parts, rpc::PendingRef pending) {
-  const auto written = builder_.fbb().CreateVector(parts);
-  client_.call(roster_.master(), {builder_.finish(wire::Body::HandOver, wire::CreateHandOver(builder_.fbb(), written)), std::move(pending), true, 0, nullptr});
-}
 
 void Cluster::await_goodbyes(std::function<void()> told) {
   standing_.set_drained();

@@ -16,7 +16,7 @@ constexpr size_t kLongestWait = 200;
 
 void Cluster::send_ping(base::Peer to, uint64_t asks, uint64_t answers) {
   const std::string waits = to == roster_.master() ? owner_.own_wait() : "";
-  link_.send(to, builder_.finish(wire::Body::Ping, wire::CreatePingDirect(builder_.fbb(), roster_.view().epoch, asks, answers, waits.c_str(), passed_, told_, is_undecided())));
+  link_.send(to, builder_.finish(wire::Body::Ping, wire::CreatePingDirect(builder_.fbb(), roster_.view().epoch, asks, answers, waits.c_str(), calls_.passed(), calls_.told(), decisions_.is_undecided())));
 }
 
 void Cluster::ask_all() {

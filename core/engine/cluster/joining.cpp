@@ -64,7 +64,7 @@ void Cluster::join(const rpc::Asked& asked, const wire::Message& message) {
   const bool is_new = roster_.view().find(asked.client) == nullptr;
   if (standing_.is_cut_off() && is_new) return server_.fail(asked, standing_.why_cut_off());
   if (!roster_.is_master() && standing_.phase() == Phase::kReady && is_new && (roster_.is_kept() || !roster_.has_lost_master())) {  // the new process asks the master then
-    if (!awaits_master()) return point_to_master(asked);
+    if (!election_.awaits_master()) return point_to_master(asked);
     keep_early(asked, message);
     return;
   }
@@ -116,9 +116,9 @@ void Cluster::settle_early() {
       continue;
     }
     if (!roster_.is_master() && (roster_.is_kept() || !roster_.has_lost_master())) {
-      if (!awaits_master()) point_to_master(early.asked);
+      if (!election_.awaits_master()) point_to_master(early.asked);
       else if (now < early.until) settle_at_ = std::min(settle_at_, early.until), early_.push_back(early);
-      else server_.fail(early.asked, base::error(MV_EPEERLOST, "the master of this cluster is lost: {}", master_lost_.text()));
+      else server_.fail(early.asked, base::error(MV_EPEERLOST, "the master of this cluster is lost: {}", election_.why_lost().text()));
       continue;
     }
     const View& places = roster_.decided();
@@ -187,7 +187,7 @@ void Cluster::rejoin(const rpc::Asked& asked, std::vector<std::byte> header) {
     publisher_.note_view();
     return answer_join(asked, roster_.view(), join_answer(roster_.view()));
   }
-  decide(
+  decisions_.decide(
       [this, asked, join_in, header = std::move(header)](View& next) {
         const wire::Join& wanted = join_in(header);
         if (next.find(asked.client) != nullptr) return base::Status();  // the write before has succeeded after all
@@ -217,18 +217,8 @@ void Cluster::complete_if_all_here() {
   if (self_.replicas == 0) return found(std::move(view));
   name_backups(view, self_.replicas);
   name_voters(view);
-  if (keeper_ == nullptr) return found(std::move(view));
-  // A view of an earlier cluster may be there. This process has the name, so that cluster has ended, or has lost the keeper: it can't decide any more.
-  keeper_->read([this, view](const base::Result<Keeper::Content>& content) {
-    if (!content.ok()) return fail(content.status());
-    keeper_->write(content.value().revision, to_bytes(view), [this, view](const base::Result<uint64_t>& written) {
-      if (!written.ok() && written.status().code() == MV_ESTATE)
-        return fail(base::error(MV_EDISAGREE, "another cluster of this name has begun: {}", written.status().text()));
-      if (!written.ok()) return fail(written.status());
-      revision_ = written.value();
-      found(view);
-    });
-  });
+  if (!keeping_.has_keeper()) return found(std::move(view));
+  keeping_.found(view, [this, view](const base::Status& status) { status.ok() ? found(view) : fail(status); });
 }
 
 /// The first view holds.
@@ -346,13 +336,15 @@ void Cluster::adopt(View view) {
   standing_.set_joined_epoch(roster_.view().epoch);
   roster_.set_told_gone(roster_.view().workers_gone());
   if (roster_.view().master != base::kNobody) roster_.set_master(roster_.view().master);
-  passed_ = std::exchange(roster_.view().barriers, 0);
-  told_ = roster_.view().losses;
+  calls_.begin(std::exchange(roster_.view().barriers, 0), roster_.view().losses);
   const Member* self = roster_.own();
   if (self == nullptr) return fail(base::error(MV_EPROTOCOL, "the master's list of members does not contain this process"));
   standing_.set_phase(Phase::kConnecting);
   if (roster_.is_master() || self_.replicas > 0) publisher_.begin();
-  begin_keeping();
+  if (self_.replicas > 0) {
+    roster_.set_decided(roster_.view());
+    keeping_.begin();
+  }
   owner_.on_view(roster_.view());
   for (const Member& member : roster_.view().members) {
     if (member.peer == self_.peer) continue;

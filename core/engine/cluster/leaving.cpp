@@ -23,7 +23,7 @@ void Cluster::leave(const std::vector<rpc::PendingRef>& pendings) {
   has_left_ = true;
   const auto targets = roster_.leave_targets();
   for (size_t i = 0; i < targets.size() && i < pendings.size(); ++i)
-    targets[i] == roster_.master() && !roster_.is_kept() ? leave_master(pendings[i]) : send_leave(targets[i], pendings[i]);
+    targets[i] == roster_.master() && !roster_.is_kept() ? calls_.leave(pendings[i]) : send_leave(targets[i], pendings[i]);
 }
 
 void Cluster::send_leave(base::Peer to, rpc::PendingRef pending) {

@@ -29,7 +29,7 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
   if (peer == roster_.master()) {
     roster_.set_meets_master(false);
     roster_.set_master_is_undecided(false);
-    await_master(why);  // before the requests to it end
+    election_.await_master(why);  // before the requests to it end
   }
   client_.on_lost(peer, why);
   Member* member = roster_.view().find(peer);
@@ -51,8 +51,8 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
     if (roster_.is_master()) decide_loss(*member, false, why);  // not all are connected with it
   }
   if (roster_.is_kept() && standing_.is_cut_off() && !standing_.is_to_be_deposed() && member != nullptr && roster_.is_undecided_loss(*member)) depose();
-  if (roster_.is_kept() && awaits_master()) await_master(master_lost_);
-  if (roster_.is_kept() && is_undecided() && !roster_.decided().workers_gone() && !can_replace_master())
+  if (roster_.is_kept() && election_.awaits_master()) election_.look_again();
+  if (roster_.is_kept() && decisions_.is_undecided() && !roster_.decided().workers_gone() && !election_.can_replace_master())
     cut_off(base::error(MV_EPEERLOST, "{}, and too few processes are left to decide which server takes over its tables", why.text()));
   const bool can_go_on = member != nullptr && roster_.goes_on_without(*member);
   if (standing_.phase() == Phase::kConnecting && needed && !can_go_on) fail(why);
@@ -77,7 +77,7 @@ void Cluster::miss_master(const base::Status& why) {
 void Cluster::decide_loss(Member& member, bool fails_barriers, const base::Status& why) {
   const base::Peer peer = member.peer;
   if (!roster_.is_kept()) {
-    if (is_taking_) return;  // see take_role()
+    if (is_taking_role_) return;  // see take_role()
     if (declare_out(member) || fails_barriers) {
       note_loss(roster_.view(), why.text());
       barrier_.lost(peer, why);
@@ -86,9 +86,9 @@ void Cluster::decide_loss(Member& member, bool fails_barriers, const base::Statu
   }
   const Member* const before = roster_.decided().find(peer);
   if (before == nullptr || before->is_out || before->drained) return;
-  if (roster_.decided().workers_gone() && !can_replace_master()) return;  // the others end, too
+  if (roster_.decided().workers_gone() && !election_.can_replace_master()) return;  // the others end, too
   barrier_.gone(peer);
-  decide([peer, why, replicas = self_.replicas](View& next) {
+  decisions_.decide([peer, why, replicas = self_.replicas](View& next) {
     const Member* const lost = next.find(peer);
     if (lost == nullptr || lost->is_out || lost->drained) return base::Status(MV_ESTATE, "");
     (void)lose(next, peer, replicas, why.text());
@@ -164,7 +164,7 @@ bool Cluster::can_spare(const Member& server) const {
       return false;
     if (member.votes && member.peer != server.peer && lives(member)) others.insert(member.peer);
   }
-  return quorum_ == nullptr || QuorumKeeper::is_quorum(roster_.decided(), others);
+  return keeping_.is_quorum(others);
 }
 
 void Cluster::mark_finished(base::Peer peer) {
@@ -175,9 +175,9 @@ void Cluster::mark_finished(base::Peer peer) {
   if (roster_.ended_unmet(*member)) client_.on_lost(peer, base::error(MV_EPEERLOST, "{} has finished", roster_.view().name(peer)));
   owner_.on_member_finished(*member);
   if (roster_.is_master() && roster_.is_kept()) {
-    decide_end(peer);
+    decisions_.decide_end(peer);
     barrier_.finished(peer);
-  } else if (roster_.is_master() && !is_taking_) {
+  } else if (roster_.is_master() && !is_taking_role_) {
     barrier_.finished(peer);
     publisher_.publish();
   }

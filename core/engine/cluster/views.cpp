@@ -70,7 +70,7 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
   }
   if (has_new_master) change_master(newer);
   const bool takes_role = has_new_master && !roster_.is_kept();
-  if (takes_role) is_taking_ = true;
+  if (takes_role) is_taking_role_ = true;
   roster_.view().epoch = newer.epoch;
   roster_.set_told_gone(workers_gone);
   roster_.set_master_is_undecided(false);
@@ -105,7 +105,7 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
     for (const Member& member : roster_.view().members)
       if (member.peer != self_.peer && roster_.needs(member) && !contacts_.is_connected(member.peer)) want(member.peer, Dialer::kSelf);
   }
-  if (takes_role) is_taking_ = false;
+  if (takes_role) is_taking_role_ = false;
   if (has_new_master) follow_master();
   welcome();
   owner_.on_news();

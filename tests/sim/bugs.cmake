@@ -83,8 +83,8 @@ sim_finds_bug(sim_test_with_bugs the_next_master_does_not_begin "have not ended"
 sim_finds_bug(sim_test_with_bugs nobody_asks_the_next_master "a barrier ended with status -15" --drains)
 
 # Members have the master's view in the end.
-polyverso_put_bug(changes_are_taken_without_their_base engine/cluster views.cpp "if (header.base() > roster_.view().epoch) return send_ping(from);"
-  "if (!BUG && header.base() > roster_.view().epoch) return send_ping(from);")
+polyverso_put_bug(changes_are_taken_without_their_base engine/cluster views.cpp "if (header.base() > roster_.view().epoch) return heartbeat_.ping(from);"
+  "if (!BUG && header.base() > roster_.view().epoch) return heartbeat_.ping(from);")
 polyverso_put_bug(nobody_repeats_lost_changes engine/cluster publisher.cpp "log_.write(builder_, roster_.decided(), has)"
   "log_.write(builder_, roster_.decided(), BUG ? roster_.view().epoch : has)")
 sim_finds_bug(sim_members_with_bugs changes_are_taken_without_their_base "another view than the master")

@@ -5,6 +5,7 @@
 
 #include "base/log.hpp"
 #include "engine/cluster/succession.hpp"
+#include "wire/text.hpp"
 
 namespace mv::cluster {
 
@@ -16,12 +17,14 @@ constexpr base::Nanos kRedialAfter = 50ms;
 constexpr uint32_t kMostFailedDials = 20;
 /// A peer that sends no heartbeats for this long is worth a remark.
 constexpr base::Nanos kSilent = std::chrono::seconds(2);
+/// Bytes of the text of a wait.
+constexpr size_t kLongestWait = 200;
 }  // namespace
 
 Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self)
     : clock_(clock), link_(link), client_(client), server_(server), owner_(owner), self_(std::move(self)), contacts_(clock), roster_(self_, standing_, contacts_), publisher_(clock, link, roster_, contacts_), held_requests_(server, roster_, standing_), barrier_(server, roster_.view()),
       keeping_(clock, link, roster_, standing_, contacts_, keeping_events()), decisions_(clock, roster_, standing_, keeping_, publisher_, barrier_, [this](const View& view) { take_held(view); }),
-      election_(clock, roster_, standing_, keeping_, decisions_), calls_(client, roster_, standing_, election_), arrivals_(self_) {
+      election_(clock, roster_, standing_, keeping_, decisions_), calls_(client, roster_, standing_, election_), heartbeat_(clock, link, owner, roster_, contacts_, calls_, decisions_), disputes_(clock, link, roster_, contacts_, heartbeat_, keeping_), arrivals_(self_) {
   for (size_t from = 0; from <= self_.master.size();) {
     const size_t end = std::min(self_.master.find(',', from), self_.master.size());
     masters_.push_back(self_.master.substr(from, end - from));
@@ -129,7 +132,7 @@ void Cluster::on_connected(base::Peer peer, const std::string& address) {
   }
   if (peer == roster_.master()) roster_.set_meets_master(false);
   if (peer == roster_.master() && election_.awaits_master()) election_.end();
-  if (roster_.view().epoch > 0) send_ping(peer);
+  if (roster_.view().epoch > 0) heartbeat_.ping(peer);
   ready_if_all_ready();
 }
 
@@ -192,10 +195,50 @@ void Cluster::want(base::Peer peer, Dialer dialer) {
   if (!std::exchange(contact.dialed, true)) link_.dial(member->address);
 }
 
+// ---- heartbeat
+
+void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
+  Contact& contact = contacts_[from];
+  contact.epoch = std::max(contact.epoch, ping.epoch());
+  if (from == roster_.master()) roster_.set_master_is_undecided(ping.undecided());
+  if (roster_.is_master()) contact.waits = wire::text_of(ping.waits()).substr(0, kLongestWait);
+  if (roster_.is_master() && ping.epoch() >= roster_.master_since()) barrier_.follow(from, ping.barriers(), ping.losses());
+  // Its newest view may be on its way. If it was lost, the member asks again.
+  const bool lacks_view = ping.epoch() < roster_.view().epoch && ping.epoch() > 0 && roster_.view().find(from) != nullptr;
+  if ((roster_.is_master() || standing_.has_given_role()) && !publisher_.is_due() && lacks_view) publisher_.tell_again(from, contact, ping.epoch());
+  if (ping.asks() != 0 && (roster_.is_member(from) || from == roster_.master())) heartbeat_.ping(from, 0, ping.asks());
+  contacts_.answered(contact, ping.answers());
+  if (!early_.empty()) settle_at_ = clock_.now();
+  ready_if_all_ready();
+}
+
+void Cluster::beat(base::Nanos now) {
+  auto silent = heartbeat_.beat(now);
+  const bool misses_members = std::ranges::any_of(silent, [this](const auto& silence) { return roster_.is_member(silence.peer); });
+  // A master that hears from too few voters can decide nothing. If the others still hear from it, they can choose another master only after its end.
+  const bool decides = roster_.is_master() && roster_.is_kept() && !standing_.is_cut_off() && !standing_.is_drained() && !roster_.decided().workers_gone();
+  if (misses_members && decides && !keeping_.is_quorum(heartbeat_.heard())) {
+    const auto longest = std::ranges::max(silent, {}, &Heartbeat::Silence::span).span;
+    if (longest > self_.heartbeat_timeout + 4 * heartbeat_.interval())
+      return cut_off(base::error(MV_EPEERLOST, "this process, the master, does not hear from most of the processes that decide about the members"));
+    silent.clear();  // the others may be slow
+  }
+  for (const auto& [peer, span] : silent) {
+    link_.close(peer);
+    // Not for other losses: at Ctrl-C all processes end at once, and their last words are the launcher's.
+    if (roster_.is_master() && roster_.view().find(peer) != nullptr)
+      base::log_warn("{} is lost: nothing heard from it for {:.2g} s", roster_.view().name(peer), base::seconds(span));
+    on_lost(peer, base::error(MV_EPEERLOST, "nothing heard from it for {:.2g} s", base::seconds(span)));
+  }
+  disputes_.report();
+  watch_strangers(now);
+  tell_of_arrivals(now);
+}
+
 // ---- time
 
 base::Nanos Cluster::next_deadline() const {
-  base::Nanos next = std::min({next_beat_, give_up_, settle_at_, publisher_.next_deadline(), keeping_deadline()});
+  base::Nanos next = std::min({heartbeat_.next_deadline(), give_up_, settle_at_, publisher_.next_deadline(), keeping_deadline()});
   for (const auto& [address, at] : redial_) next = std::min(next, at);
   return next;
 }
@@ -215,7 +258,7 @@ void Cluster::tick() {
   if (now >= settle_at_) settle_early();
   if (now >= publisher_.next_deadline()) publisher_.send_to_all();
   tick_keeping(now);
-  if (now >= next_beat_) beat(now);
+  if (now >= heartbeat_.next_deadline()) beat(now);
 }
 
 }  // namespace mv::cluster

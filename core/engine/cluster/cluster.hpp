@@ -14,7 +14,9 @@
 #include "engine/cluster/barrier.hpp"
 #include "engine/cluster/contacts.hpp"
 #include "engine/cluster/decisions.hpp"
+#include "engine/cluster/disputes.hpp"
 #include "engine/cluster/election.hpp"
+#include "engine/cluster/heartbeat.hpp"
 #include "engine/cluster/held_requests.hpp"
 #include "engine/cluster/keeping.hpp"
 #include "engine/cluster/master_calls.hpp"
@@ -172,7 +174,7 @@ class Cluster {
   void tick();
 
   /// Sends a ping that asks for an answer to all connected peers.
-  void ask_all();
+  void ask_all() { heartbeat_.ask_all(); }
 
  private:
   class JoinPending;
@@ -221,16 +223,7 @@ class Cluster {
   void decide_noticed();
   void cut_off(const base::Status& why);
   void depose();
-  struct Accused {
-    base::Peer by;
-    base::Nanos since;
-  };
   bool keep_early(const rpc::Asked& asked, const wire::Message& message);
-  base::Nanos starved(base::Nanos now) const { return std::max(base::Nanos(0), now - last_beat_ - 2 * interval()); }
-  base::Peer choose_lost(const Member& reporter, const Member& reported);
-  bool was_silent(base::Peer peer) const;
-  bool can_spare(const Member& server) const;
-  bool hears_quorum();
   base::Nanos keeping_deadline() const;
   void tick_keeping(base::Nanos now);
   // on every member
@@ -248,20 +241,17 @@ class Cluster {
   void mark_finished(base::Peer peer);
   void learn_finished(Member& worker);
   void replace(const Member& member);
-  void send_ping(base::Peer to, uint64_t asks = 0, uint64_t answers = 0);
   size_t index_of_master(const std::string& address);
   void dial_master();
   void send_leave(base::Peer to, rpc::PendingRef pending);
   bool is_refused_for_long(const Member& member, Contact& contact, const base::Status& why);
   void beat(base::Nanos now);
-  void report_unreachable();
   void tell_of_arrivals(base::Nanos now);
   void abort_if_all_told();
   void turn_away(base::Peer peer, rpc::Seq request, const base::Status& why);
   void welcome();
   void watch_strangers(base::Nanos now);
   bool may_yet_join(base::Peer peer) const;
-  base::Nanos interval() const { return self_.heartbeat_timeout / 10; }
 
   const base::Clock& clock_;
   base::Link& link_;
@@ -282,6 +272,8 @@ class Cluster {
   Decisions decisions_;
   Election election_;
   MasterCalls calls_;
+  Heartbeat heartbeat_;
+  Disputes disputes_;
   Arrivals arrivals_;  ///< on the master
   News news_;
   std::vector<Early> early_;  ///< on the master
@@ -290,7 +282,7 @@ class Cluster {
   std::shared_ptr<JoinPending> joining_;
   base::Status last_dial_;
   base::Nanos give_up_ = base::kNever;  ///< deadline of joining
-  base::Nanos started_ = base::kNever, next_beat_{0}, last_beat_{0};
+  base::Nanos started_ = base::kNever;
   base::Nanos notice_at_ = base::kNever;  ///< the master while joining: when to log the missing processes
   std::function<void()> aborted_;  ///< see abort() and await_goodbyes()
   // joining
@@ -298,7 +290,6 @@ class Cluster {
   size_t asked_master_ = 0;           ///< index of the one in use
   bool is_taking_role_ = false;  ///< this node is becoming the master without replicas: see take_role()
   bool is_declared_ = false;  ///< see all_hear()
-  std::map<base::Peer, Accused> accused_;  ///< on the master: workers that a server has reported, and the first such server
   uint64_t resizes_ = 0;
 };
 

@@ -72,7 +72,7 @@ void Cluster::join(const rpc::Asked& asked, const wire::Message& message) {
   if (roster_.is_master() && standing_.phase() == Phase::kReady && is_new &&
       (barrier_.awaits_followers() ||
        (vacancy(places, request) == nullptr && (may_become_vacant(request, false) || is_to_be_vacant(request) || !decisions_.empty())))) {
-    if (keep_early(asked, message)) ask_all();  // those that answer are alive
+    if (keep_early(asked, message)) heartbeat_.ask_all();  // those that answer are alive
     return;
   }
   if (const base::Status wrong = check_joiner(asked.client, request); !wrong.ok()) return server_.fail(asked, wrong);
@@ -126,7 +126,7 @@ void Cluster::settle_early() {
     const bool may_find_place = has_no_place && (may_become_vacant(request, true) || !decisions_.empty());
     const bool is_draining = has_no_place && is_to_be_vacant(request);
     if (((barrier_.awaits_followers() || may_find_place) && now < early.until) || is_draining) {
-      settle_at_ = std::min(settle_at_, is_draining ? now + interval() : early.until);
+      settle_at_ = std::min(settle_at_, is_draining ? now + heartbeat_.interval() : early.until);
       early_.push_back(early);
     } else if (const base::Status wrong = check_joiner(early.asked.client, request); !wrong.ok()) {
       server_.fail(early.asked, wrong);
@@ -251,8 +251,7 @@ void Cluster::start() {
   started_ = now;
   notice_at_ = now + kNoticeAfter;
   give_up_ = base::after(now, self_.init_timeout);
-  last_beat_ = now;
-  next_beat_ = now + interval();
+  heartbeat_.start();
   if (!self_.is_master) return dial_master();
   complete_if_all_here();
 }
@@ -349,7 +348,7 @@ void Cluster::adopt(View view) {
   for (const Member& member : roster_.view().members) {
     if (member.peer == self_.peer) continue;
     if (contacts_.is_connected(member.peer))
-      send_ping(member.peer);
+      heartbeat_.ping(member.peer);
     else if (roster_.needs(member) && self->rank > member.rank)
       link_.dial(member.address);
   }

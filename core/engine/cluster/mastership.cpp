@@ -50,7 +50,7 @@ base::Peer Cluster::successor() const {
     if (server->peer != self_.peer && contacts_.is_connected(server->peer)) candidates.push_back(server->peer);
   if (candidates.empty()) return base::kNobody;
   // One that is silent may be about to be lost, and one that has never spoken of a view is joining still.
-  return *std::ranges::min_element(candidates, {}, [this](base::Peer peer) { return std::pair(was_silent(peer), contacts_.find(peer)->epoch == 0); });
+  return *std::ranges::min_element(candidates, {}, [this](base::Peer peer) { return std::pair(heartbeat_.was_silent(peer), contacts_.find(peer)->epoch == 0); });
 }
 
 /// Without replicas: this master has drained, and decides no more. What it has not answered is asked again at its successor.
@@ -96,7 +96,7 @@ void Cluster::follow_master() {
     for (const auto& [asked, header] : held_requests_.take()) on_request(asked, *flatbuffers::GetRoot<wire::Message>(header.data()));
   } else {
     if (roster_.meets_master()) meet(roster_.master());
-    send_ping(roster_.master());
+    heartbeat_.ping(roster_.master());
   }
   calls_.repeat_all();
   owner_.on_new_master();
@@ -138,15 +138,6 @@ void Cluster::cut_off(const base::Status& why) {
   owner_.on_news();
 }
 
-/// A master that hears from too few voters can decide nothing. If the others still hear from it, they can choose another master only after its
-/// end.
-bool Cluster::hears_quorum() {
-  std::set<base::Peer> heard{self_.peer};
-  for (const auto& [peer, contact] : contacts_)
-    if (contact.connected && clock_.now() - contact.heard <= self_.heartbeat_timeout - 2 * interval()) heard.insert(peer);
-  return keeping_.is_quorum(heard);
-}
-
 /// This node is cut off for good: the others must not wait for it. No process can confirm any more that the workers that this node has lost are
 /// lost, and calls may wait for them here. So it declares them lost itself, after it has made sure that no other process learns of that.
 void Cluster::depose() {
@@ -177,10 +168,7 @@ void Cluster::tick_keeping(base::Nanos now) {
   election_.tick(now);
   if (keeping_.is_read_due(now)) keeping_.read();
   if (election_.is_over(now)) cut_off(base::Status(MV_EPEERLOST, election_.why_no_master()));
-  if (decisions_.is_to_tell(now)) {
-    for (const auto& [peer, contact] : contacts_)
-      if (contact.connected && roster_.is_member(peer)) send_ping(peer);
-  }
+  if (decisions_.is_to_tell(now)) heartbeat_.ping_members();
   if (decisions_.is_undecided() && now >= decisions_.patience_until() && !standing_.is_cut_off()) cut_off(base::Status(MV_EPEERLOST, decisions_.why_undecided()));
 }
 

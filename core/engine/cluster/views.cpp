@@ -16,7 +16,7 @@ void Cluster::on_view(base::Peer from, const wire::View& header, std::span<const
   if (header.epoch() <= roster_.view().epoch || roster_.view().epoch == 0) return;
   const bool is_of_master = from == roster_.master() || from == header.master();  // the one before may have left without this node's knowledge
   if (!roster_.is_kept() && (!is_of_master || standing_.has_given_role())) return;
-  if (header.base() > roster_.view().epoch) return send_ping(from);  // a view between them was lost: the ping asks for what has changed since this node's
+  if (header.base() > roster_.view().epoch) return heartbeat_.ping(from);  // a view between them was lost: the ping asks for what has changed since this node's
   const auto update = read_update(header, payload);
   if (!update.ok() || update.value().view.epoch != header.epoch()) return;
   if (!roster_.is_kept()) return take_view(update.value().view, update.value().workers_gone);

@@ -12,9 +12,6 @@ namespace mv::cluster {
 using namespace std::chrono_literals;
 
 namespace {
-constexpr base::Nanos kRedialAfter = 50ms;
-/// If nobody else would report its loss, a member is lost after this many failed dials in a row: a second, if nothing listens there any more.
-constexpr uint32_t kMostFailedDials = 20;
 /// A peer that sends no heartbeats for this long is worth a remark.
 constexpr base::Nanos kSilent = std::chrono::seconds(2);
 /// Bytes of the text of a wait.
@@ -22,18 +19,31 @@ constexpr size_t kLongestWait = 200;
 }  // namespace
 
 Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self)
-    : clock_(clock), link_(link), client_(client), server_(server), owner_(owner), self_(std::move(self)), contacts_(clock), roster_(self_, standing_, contacts_), publisher_(clock, link, roster_, contacts_), held_requests_(server, roster_, standing_), barrier_(server, roster_.view()),
-      keeping_(clock, link, roster_, standing_, contacts_, keeping_events()), decisions_(clock, roster_, standing_, keeping_, publisher_, barrier_, [this](const View& view) { take_held(view); }),
-      election_(clock, roster_, standing_, keeping_, decisions_), calls_(client, roster_, standing_, election_), heartbeat_(clock, link, owner, roster_, contacts_, calls_, decisions_), disputes_(clock, link, roster_, contacts_, heartbeat_, keeping_), arrivals_(self_) {
-  for (size_t from = 0; from <= self_.master.size();) {
-    const size_t end = std::min(self_.master.find(',', from), self_.master.size());
-    masters_.push_back(self_.master.substr(from, end - from));
-    from = end + 1;
-  }
-  if (!self_.is_master) return;
-  // Here and not in start(): a process may ask to join before start(), and is compared with the master itself.
-  roster_.set_master(self_.peer);
-  arrivals_.add_self();
+    : clock_(clock),
+      link_(link),
+      client_(client),
+      server_(server),
+      owner_(owner),
+      self_(std::move(self)),
+      contacts_(clock),
+      roster_(self_, standing_, contacts_),
+      publisher_(clock, link, server, roster_, contacts_),
+      held_requests_(server, roster_, standing_),
+      barrier_(server, roster_.view()),
+      keeping_(clock, link, roster_, standing_, contacts_, keeping_events()),
+      decisions_(clock, roster_, standing_, keeping_, publisher_, barrier_, [this](const View& view) { take_held(view); }),
+      election_(clock, roster_, standing_, keeping_, decisions_),
+      calls_(client, roster_, standing_, election_),
+      heartbeat_(clock, link, owner, roster_, contacts_, calls_, decisions_),
+      disputes_(clock, link, roster_, contacts_, heartbeat_, keeping_),
+      connector_(clock, link, roster_, contacts_),
+      joining_(clock, link, client, roster_, standing_, contacts_, connector_,
+               {[this](View view) { adopt(std::move(view)); }, [this](const base::Status& why) { fail(why); },
+                [this](base::Peer peer, const base::Status& why) { on_lost(peer, why); }}),
+      founding_(clock, server, roster_, standing_, keeping_, publisher_,
+                {[this](View view) { adopt(std::move(view)); }, [this](const base::Status& why) { fail(why); }}),
+      newcomers_(clock, server, owner, roster_, standing_, contacts_, founding_, barrier_, publisher_, decisions_, election_, heartbeat_) {
+  if (self_.is_master) roster_.set_master(self_.peer);
 }
 
 Keeping::Events Cluster::keeping_events() {
@@ -51,7 +61,7 @@ Keeping::Events Cluster::keeping_events() {
 /// This view is decided, and names this node as the master.
 void Cluster::take_held(const View& view) {
   take_view(view, view.workers_gone());
-  if (!early_.empty()) settle_at_ = clock_.now();
+  newcomers_.settle_soon();
 }
 
 // ---- on the master
@@ -62,7 +72,7 @@ void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) 
   if (!is_for_any && !roster_.is_master()) return held_requests_.keep(asked, request);
   switch (request.body_type()) {
     case wire::Body::Join:
-      return join(asked, request);
+      return newcomers_.join(asked, request);
     case wire::Body::Barrier:
       return barrier_.enter(asked, clock_.now());
     case wire::Body::Leave:
@@ -103,12 +113,9 @@ void Cluster::copied(const rpc::Asked& asked, const wire::Copied& note) {
 
 void Cluster::on_cancel(const rpc::Asked& asked) {
   if (barrier_.withdraw(asked, [&](base::Peer peer) { return doing(peer, owner_.known_waits()); })) return;
-  if (std::erase_if(early_, [&](const Early& early) { return early.asked == asked; }) > 0)
-    return server_.fail(asked, base::error(MV_ETIMEOUT, "the cluster is complete, and no process whose place this one could take was lost"));
+  if (newcomers_.withdraw(asked)) return;
   if (held_requests_.withdraw(asked)) return;
-  if (standing_.phase() != Phase::kJoining) return;
-  const std::string missing = arrivals_.text();
-  if (arrivals_.withdraw(asked)) server_.fail(asked, base::error(MV_ETIMEOUT, "{}", missing));
+  founding_.withdraw(asked);
 }
 
 /// What a worker does that has not arrived at a barrier, as far as the master knows without asking it.
@@ -123,13 +130,16 @@ std::string Cluster::doing(base::Peer peer, const std::vector<Wait>& waits) cons
 
 // ---- connections
 
+void Cluster::start() {
+  heartbeat_.start();
+  joining_.start();
+  founding_.start();
+}
+
 void Cluster::on_connected(base::Peer peer, const std::string& address) {
   contacts_.connected(peer, address);
   client_.on_connected(peer);
-  if (!roster_.is_master() && standing_.phase() == Phase::kJoining && roster_.master() == base::kNobody && address == masters_[asked_master_]) {
-    roster_.set_master(peer);
-    ask_to_join();
-  }
+  joining_.connected(peer, address);
   if (peer == roster_.master()) roster_.set_meets_master(false);
   if (peer == roster_.master() && election_.awaits_master()) election_.end();
   if (roster_.view().epoch > 0) heartbeat_.ping(peer);
@@ -138,61 +148,20 @@ void Cluster::on_connected(base::Peer peer, const std::string& address) {
 
 void Cluster::on_dial_failed(const std::string& address, const base::Status& why) {
   if (standing_.phase() == Phase::kFailed) return;
-  if (standing_.phase() == Phase::kReady) {  // dial a late member until it is there; other members report lost ones
-    const auto wanted = [&](const Member& m) { return m.address == address && roster_.needs(m) && !contacts_.is_connected(m.peer); };
-    const auto member = std::ranges::find_if(roster_.view().members, wanted);
-    if (member == roster_.view().members.end()) return;
-    const base::Peer peer = member->peer;
-    Contact& contact = contacts_[peer];
-    if (is_refused_for_long(*member, contact, why)) {
-      link_.close(peer);
-      return on_lost(peer, base::error(MV_EPEERLOST, "it and this process can't connect: {}", why.text()));
-    }
-    const bool has_never_met = !roster_.is_kept() && roster_.master_since() > 0 && contact.epoch == 0;  // a new master meets all members: only their silence counts
-    if (++contact.failed_dials < kMostFailedDials || has_never_met || !roster_.judges_alone(peer)) {
-      return dial_later(address);
-    }
-    link_.close(peer);
-    return on_lost(peer, why);
-  }
-  if (why.code() != MV_EUNREACHABLE) return fail(why);
-  last_dial_ = why;
-  if (standing_.phase() == Phase::kJoining && address == masters_[asked_master_]) asked_master_ = (asked_master_ + 1) % masters_.size();
-  dial_later(standing_.phase() == Phase::kJoining ? masters_[asked_master_] : address);
+  if (standing_.phase() != Phase::kReady) return joining_.dial_failed(address, why);
+  // A late member is dialed until it is there. Other members report lost ones.
+  const auto loss = connector_.dial_failed(address, why);
+  if (!loss) return;
+  link_.close(loss->peer);
+  on_lost(loss->peer, loss->why);
 }
-
-/// The log says once which member can't be connected with. One that lives, but refuses this process or is refused by it, will do so for ever, as
-/// with a wrong certificate: then true, and what waits for the member fails. With replicas, servers report that to the master.
-bool Cluster::is_refused_for_long(const Member& member, Contact& contact, const base::Status& why) {
-  if (contact.dials_fail_since == base::kNever) contact.dials_fail_since = clock_.now();
-  const bool is_refused = why.code() != MV_EUNREACHABLE;
-  const base::Nanos since = clock_.now() - contact.dials_fail_since;
-  if ((is_refused || since > self_.heartbeat_timeout) && !std::exchange(contact.told_of_failed_dials, true))
-    base::log_warn("can't connect with {}, and tries again: {}", roster_.view().name(member.peer), why.text());
-  return is_refused && !roster_.is_kept() && since > self_.heartbeat_timeout;
-}
-
-void Cluster::dial_later(const std::string& address) { redial_[address] = clock_.now() + kRedialAfter; }
 
 void Cluster::connect_with_all() {
   for (const Member& member : roster_.view().members) {
     if (!roster_.may_need(member)) continue;
-    want(member.peer, Dialer::kSelf);
+    connector_.want(member.peer, Dialer::kSelf);
     if (has_left_) send_leave(member.peer, std::make_shared<rpc::Ignored>());
   }
-}
-
-void Cluster::want(base::Peer peer, Dialer dialer) {
-  const Contact* const known = contacts_.find(peer);
-  if (known != nullptr && known->wanted && known->connected) return;
-  const Member* member = roster_.view().find(peer);
-  if (member == nullptr || peer == self_.peer || member->state == State::kLost || roster_.ended_unmet(*member)) return;
-  Contact& contact = contacts_[peer];
-  const bool is_new = !std::exchange(contact.wanted, true);
-  if (contact.connected) return;
-  if (is_new) contact.heard = clock_.now();
-  if (dialer == Dialer::kHigherRank && roster_.own()->rank < member->rank) return;
-  if (!std::exchange(contact.dialed, true)) link_.dial(member->address);
 }
 
 // ---- heartbeat
@@ -208,7 +177,7 @@ void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
   if ((roster_.is_master() || standing_.has_given_role()) && !publisher_.is_due() && lacks_view) publisher_.tell_again(from, contact, ping.epoch());
   if (ping.asks() != 0 && (roster_.is_member(from) || from == roster_.master())) heartbeat_.ping(from, 0, ping.asks());
   contacts_.answered(contact, ping.answers());
-  if (!early_.empty()) settle_at_ = clock_.now();
+  newcomers_.settle_soon();
   ready_if_all_ready();
 }
 
@@ -232,33 +201,78 @@ void Cluster::beat(base::Nanos now) {
   }
   disputes_.report();
   watch_strangers(now);
-  tell_of_arrivals(now);
+  founding_.tell_of_missing(now);
 }
 
 // ---- time
 
 base::Nanos Cluster::next_deadline() const {
-  base::Nanos next = std::min({heartbeat_.next_deadline(), give_up_, settle_at_, publisher_.next_deadline(), keeping_deadline()});
-  for (const auto& [address, at] : redial_) next = std::min(next, at);
-  return next;
+  return std::min({heartbeat_.next_deadline(), joining_.next_deadline(), newcomers_.next_deadline(), publisher_.next_deadline(), connector_.next_deadline(), keeping_deadline()});
 }
 
 void Cluster::tick() {
   const base::Nanos now = clock_.now();
-  for (auto at = redial_.begin(); at != redial_.end();) {
-    if (at->second > now) {
-      ++at;
-      continue;
-    }
-    const std::string address = at->first;
-    at = redial_.erase(at);
-    if (!asks_again(address)) link_.dial(address);
-  }
-  if (now >= give_up_) give_up_joining();
-  if (now >= settle_at_) settle_early();
+  for (const std::string& address : connector_.due(now))
+    if (!joining_.asks_again(address)) link_.dial(address);
+  if (now >= joining_.next_deadline()) joining_.give_up(founding_.missing());
+  if (now >= newcomers_.next_deadline()) newcomers_.settle();
   if (now >= publisher_.next_deadline()) publisher_.send_to_all();
   tick_keeping(now);
   if (now >= heartbeat_.next_deadline()) beat(now);
+}
+
+// ---- this node's first view
+
+void Cluster::adopt(View view) {
+  roster_.view() = std::move(view);
+  standing_.set_joined_epoch(roster_.view().epoch);
+  roster_.set_told_gone(roster_.view().workers_gone());
+  if (roster_.view().master != base::kNobody) roster_.set_master(roster_.view().master);
+  calls_.begin(std::exchange(roster_.view().barriers, 0), roster_.view().losses);
+  const Member* self = roster_.own();
+  if (self == nullptr) return fail(base::error(MV_EPROTOCOL, "the master's list of members does not contain this process"));
+  standing_.set_phase(Phase::kConnecting);
+  if (roster_.is_master() || self_.replicas > 0) publisher_.begin();
+  if (self_.replicas > 0) {
+    roster_.set_decided(roster_.view());
+    keeping_.begin();
+  }
+  owner_.on_view(roster_.view());
+  for (const Member& member : roster_.view().members) {
+    if (member.peer == self_.peer) continue;
+    if (contacts_.is_connected(member.peer))
+      heartbeat_.ping(member.peer);
+    else if (roster_.needs(member) && self->rank > member.rank)
+      link_.dial(member.address);
+  }
+  welcome();
+  ready_if_all_ready();
+}
+
+void Cluster::ready_if_all_ready() {
+  if (standing_.phase() != Phase::kConnecting) return;
+  // Begins at the member that was missing before, because each of n members calls this.
+  const size_t count = roster_.view().members.size();
+  for (size_t i = 0; i < count; ++i) {
+    const size_t place = (missing_ + i) % count;
+    const Member& member = roster_.view().members[place];
+    if (!roster_.needs(member) || contacts_[member.peer].epoch >= standing_.joined_epoch()) continue;
+    missing_ = place;
+    return;
+  }
+  standing_.set_phase(Phase::kReady);
+  joining_.stop();
+  connector_.stop();
+  owner_.on_ready();
+}
+
+void Cluster::fail(const base::Status& why) {
+  if (standing_.phase() == Phase::kReady || standing_.phase() == Phase::kFailed) return;
+  standing_.set_phase(Phase::kFailed);
+  joining_.stop();
+  connector_.stop();
+  founding_.fail_all(why);
+  owner_.on_failed(why);
 }
 
 }  // namespace mv::cluster

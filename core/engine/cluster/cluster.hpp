@@ -10,16 +10,19 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "engine/cluster/arrivals.hpp"
 #include "engine/cluster/barrier.hpp"
+#include "engine/cluster/connector.hpp"
 #include "engine/cluster/contacts.hpp"
 #include "engine/cluster/decisions.hpp"
 #include "engine/cluster/disputes.hpp"
 #include "engine/cluster/election.hpp"
+#include "engine/cluster/founding.hpp"
 #include "engine/cluster/heartbeat.hpp"
 #include "engine/cluster/held_requests.hpp"
+#include "engine/cluster/joining.hpp"
 #include "engine/cluster/keeping.hpp"
 #include "engine/cluster/master_calls.hpp"
+#include "engine/cluster/newcomers.hpp"
 #include "engine/cluster/news.hpp"
 #include "engine/cluster/owner.hpp"
 #include "engine/cluster/publisher.hpp"
@@ -57,7 +60,7 @@ class Cluster {
 
   void start();
   /// The master is to be met at this address now. Does nothing once this process has its place.
-  void ask_at(const std::string& address);
+  void ask_at(const std::string& address) { joining_.ask_at(address); }
   const View& view() const { return roster_.view(); }
   /// The view, in which no worker is lost only because this node has noticed that: see Owner::on_worker_lost().
   View certain_view() const { return roster_.certain_view(); }
@@ -94,10 +97,9 @@ class Cluster {
   /// The parts are handed over. `told` runs when all members know it and have closed their connections, except for the
   /// master that this node has asked. From now on losses are not reported to the owner.
   void await_goodbyes(std::function<void()> told);
-  /// Connects this node with a member that is not the master. kHigherRank: both sides call it. kSelf: the other side need
-  /// not know that it is wanted.
-  enum class Dialer { kHigherRank, kSelf };
-  void want(base::Peer peer, Dialer dialer = Dialer::kHigherRank);
+  using Dialer = cluster::Dialer;
+  /// Connects this node with a member that is not the master.
+  void want(base::Peer peer, Dialer dialer = Dialer::kHigherRank) { connector_.want(peer, dialer); }
   /// Connects this node with all members for which it may have requests, and they for it.
   void connect_with_all();
   /// The number of those that are not connected.
@@ -158,7 +160,7 @@ class Cluster {
   /// Requests for some number of servers that this node has accepted as the master.
   uint64_t resizes() const { return resizes_; }
   /// On the master while joining: which processes have not arrived; otherwise "".
-  std::string missing_joiners() const;
+  std::string missing_joiners() const { return founding_.missing(); }
   /// On the master: the workers that wait in barriers.
   std::vector<Wait> waits() const { return barrier_.waits(clock_.now()); }
 
@@ -177,28 +179,7 @@ class Cluster {
   void ask_all() { heartbeat_.ask_all(); }
 
  private:
-  class JoinPending;
-
   // on the master
-  /// A waiting Join: the process whose place it wants may have died without this node having noticed.
-  struct Early {
-    rpc::Asked asked;
-    std::vector<std::byte> header;
-    base::Nanos until;
-  };
-  void join(const rpc::Asked& asked, const wire::Message& message);
-  bool may_become_vacant(const wire::Join& request, bool asked) const;
-  bool is_to_be_vacant(const wire::Join& request) const;
-  void settle_early();
-  base::Status check_joiner(base::Peer joiner, const wire::Join& request);
-  static const Member* vacancy(const View& view, const wire::Join& request);
-  void rejoin(const rpc::Asked& asked, std::vector<std::byte> header);
-  static void take_place(Member& place, base::Peer peer, const wire::Join& request);
-  base::Frame join_answer(const View& view);
-  void answer_join(const rpc::Asked& asked, const View& view, base::Frame answer);
-  void point_to_master(const rpc::Asked& asked);
-  void found(View view);
-  void complete_if_all_here();
   std::string doing(base::Peer peer, const std::vector<Wait>& waits) const;
   void leave_asked(const rpc::Asked& asked);
   bool declare_out(Member& member);
@@ -217,7 +198,6 @@ class Cluster {
   base::Peer successor() const;
   void give_role(base::Peer to);
   void take_role();
-  void meet(base::Peer peer);
   void miss_master(const base::Status& why);
   void follow_master();
   void decide_noticed();
@@ -227,12 +207,6 @@ class Cluster {
   base::Nanos keeping_deadline() const;
   void tick_keeping(base::Nanos now);
   // on every member
-  void ask_to_join();
-  void give_up_joining();
-  base::Peer connected_at(const std::string& address);
-  bool asks_again(const std::string& address);
-  void dial_later(const std::string& address);
-  void joined(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload);
   void adopt(View view);
   void ready_if_all_ready();
   void fail(const base::Status& why);
@@ -241,12 +215,8 @@ class Cluster {
   void mark_finished(base::Peer peer);
   void learn_finished(Member& worker);
   void replace(const Member& member);
-  size_t index_of_master(const std::string& address);
-  void dial_master();
   void send_leave(base::Peer to, rpc::PendingRef pending);
-  bool is_refused_for_long(const Member& member, Contact& contact, const base::Status& why);
   void beat(base::Nanos now);
-  void tell_of_arrivals(base::Nanos now);
   void abort_if_all_told();
   void turn_away(base::Peer peer, rpc::Seq request, const base::Status& why);
   void welcome();
@@ -274,20 +244,12 @@ class Cluster {
   MasterCalls calls_;
   Heartbeat heartbeat_;
   Disputes disputes_;
-  Arrivals arrivals_;  ///< on the master
+  Connector connector_;
+  Joining joining_;
+  Founding founding_;
+  Newcomers newcomers_;
   News news_;
-  std::vector<Early> early_;  ///< on the master
-  base::Nanos settle_at_ = base::kNever;
-  std::map<std::string, base::Nanos> redial_;  ///< addresses to dial again, and when
-  std::shared_ptr<JoinPending> joining_;
-  base::Status last_dial_;
-  base::Nanos give_up_ = base::kNever;  ///< deadline of joining
-  base::Nanos started_ = base::kNever;
-  base::Nanos notice_at_ = base::kNever;  ///< the master while joining: when to log the missing processes
   std::function<void()> aborted_;  ///< see abort() and await_goodbyes()
-  // joining
-  std::vector<std::string> masters_;  ///< the possible addresses of the master
-  size_t asked_master_ = 0;           ///< index of the one in use
   bool is_taking_role_ = false;  ///< this node is becoming the master without replicas: see take_role()
   bool is_declared_ = false;  ///< see all_hear()
   uint64_t resizes_ = 0;

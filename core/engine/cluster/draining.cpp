@@ -164,7 +164,7 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
 
 void Cluster::await_goodbyes(std::function<void()> told) {
   standing_.set_drained();
-  settle_early();
+  newcomers_.settle();
   aborted_ = std::move(told);
   abort_if_all_told();
 }

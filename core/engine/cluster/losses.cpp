@@ -12,8 +12,8 @@ namespace mv::cluster {
 void Cluster::on_lost(base::Peer peer, const base::Status& why) {
   contacts_.forget(peer);
   if (aborted_) return abort_if_all_told();
-  if (standing_.phase() == Phase::kJoining) arrivals_.lost(peer);
-  std::erase_if(early_, [&](const Early& early) { return early.asked.client == peer; });
+  if (standing_.phase() == Phase::kJoining) founding_.forget(peer);
+  newcomers_.forget(peer);
   const Member* member = roster_.view().find(peer);
   const std::string name = member != nullptr ? roster_.view().name(peer) : peer == roster_.master() ? fmt::format("the master at {}", self_.master) : "";
   mark_lost(peer, name.empty() ? why : base::error(why.code(), "{} is gone: {}{}", name, why.text(), peer == roster_.master() ? roster_.lost_before(peer) : ""));
@@ -25,7 +25,7 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
   contacts_.forget(peer);
   disputes_.forget(peer);
   held_requests_.forget(peer);
-  if (!early_.empty()) settle_at_ = clock_.now();
+  newcomers_.settle_soon();
   if (peer == roster_.master()) {
     roster_.set_meets_master(false);
     roster_.set_master_is_undecided(false);

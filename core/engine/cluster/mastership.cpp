@@ -35,7 +35,7 @@ void Cluster::change_master(const View& newer) {
       if (worker->state == State::kHere) workers.push_back(worker->peer);
     return barrier_.take_over(workers);
   }
-  settle_at_ = clock_.now();  // processes that want to join are sent there
+  newcomers_.on_new_master();
   const auto why = base::error(MV_EPEERLOST, "{} is the master now", roster_.view().name(roster_.master()));
   held_requests_.fail_all(base::Status(MV_EDISAGREE, why.text()));
   barrier_.close(why);
@@ -61,7 +61,7 @@ void Cluster::give_role(base::Peer to) {
   roster_.change_master(to, roster_.view().epoch);
   standing_.set_given_role();
   barrier_.forget();
-  settle_at_ = clock_.now();
+  newcomers_.on_new_master();
   calls_.end_all(roster_.why_role_is_given());
   base::log_info("{} is the master now", roster_.view().name(to));
 }
@@ -76,15 +76,9 @@ void Cluster::take_role() {
   publisher_.begin();
   for (Member& known : roster_.view().members) {
     if (known.state == State::kLost && !known.is_out) decide_loss(known, known.is_worker(), base::Status(MV_EPEERLOST, known.why));
-    if (roster_.needs(known)) meet(known.peer);
+    if (roster_.needs(known)) connector_.meet(known.peer);
   }
   publisher_.publish();
-}
-
-/// Connects with this member. Its silence counts from now on.
-void Cluster::meet(base::Peer peer) {
-  want(peer, Dialer::kSelf);
-  if (!contacts_.is_connected(peer)) contacts_[peer].heard = clock_.now();
 }
 
 /// The new master is known, and the view is applied: repeats there what the former one has not answered.
@@ -95,7 +89,7 @@ void Cluster::follow_master() {
     if (roster_.is_kept()) decide_noticed();
     for (const auto& [asked, header] : held_requests_.take()) on_request(asked, *flatbuffers::GetRoot<wire::Message>(header.data()));
   } else {
-    if (roster_.meets_master()) meet(roster_.master());
+    if (roster_.meets_master()) connector_.meet(roster_.master());
     heartbeat_.ping(roster_.master());
   }
   calls_.repeat_all();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace mv::cluster {
 
@@ -50,6 +51,11 @@ void Publisher::tell_members(const View& view) {
 void Publisher::tell_again(base::Peer peer, Contact& contact, uint64_t has) {
   link_.send(peer, log_.write(builder_, roster_.decided(), has));
   contact.told = roster_.view().epoch;
+}
+
+void Publisher::answer(const rpc::Asked& asked, const View& view, base::Frame whole) {
+  if (Contact* const contact = contacts_.find(asked.client)) contact->told = view.epoch;
+  server_.answer(asked, std::move(whole));
 }
 
 /// The more members, the longer: each of them spends time on each member in a view.

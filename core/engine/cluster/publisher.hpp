@@ -6,15 +6,17 @@
 #include "engine/cluster/contacts.hpp"
 #include "engine/cluster/roster.hpp"
 #include "engine/cluster/view_log.hpp"
+#include "engine/rpc/server.hpp"
 
 namespace mv::cluster {
 
 /// Owns the log of the views, and the time of the next message. Sends View: on the master to all connected members when
 /// the view has changed, and again to a member whose Ping shows an old one. With a keeper, every member has the log, as
-/// it may be the master one day. Loop thread only.
+/// it may be the master one day. Answers Join with the whole view. Loop thread only.
 class Publisher {
  public:
-  Publisher(const base::Clock& clock, base::Link& link, Roster& roster, Contacts& contacts) : clock_(clock), link_(link), roster_(roster), contacts_(contacts) {}
+  Publisher(const base::Clock& clock, base::Link& link, rpc::Server& server, Roster& roster, Contacts& contacts)
+      : clock_(clock), link_(link), server_(server), roster_(roster), contacts_(contacts) {}
 
   /// This process knows nothing of the views before roster.view().
   void begin();
@@ -36,14 +38,20 @@ class Publisher {
   void tell_members(const View& view);
   /// This member has the view with the number `has`, and lacks what has changed since.
   void tell_again(base::Peer peer, Contact& contact, uint64_t has);
-  /// The whole view, which answers a Join.
-  base::Frame whole(const View& view) { return log_.write(builder_, view, 0); }
+  /// The whole view, which answers a Join. @param barriers  that the members have passed
+  base::Frame whole(View view, uint64_t barriers) {
+    view.barriers = barriers;
+    return log_.write(builder_, view, 0);
+  }
+  /// Answers this Join, so that the process knows this view.
+  void answer(const rpc::Asked& asked, const View& view, base::Frame whole);
 
  private:
   base::Nanos between_views() const;
 
   const base::Clock& clock_;
   base::Link& link_;
+  rpc::Server& server_;
   Roster& roster_;
   Contacts& contacts_;
   wire::FrameBuilder builder_;

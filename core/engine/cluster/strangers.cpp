@@ -71,8 +71,8 @@ void Cluster::welcome() {
 /// True for a process that waits for its place, for the master, and for any process while this node itself is joining.
 bool Cluster::may_yet_join(base::Peer peer) const {
   if (standing_.phase() == Phase::kJoining && !self_.is_master) return true;
-  if (std::ranges::any_of(early_, [peer](const Early& early) { return early.asked.client == peer; })) return true;
-  return (standing_.phase() == Phase::kJoining && arrivals_.has(peer)) || peer == roster_.master();
+  if (newcomers_.has(peer)) return true;
+  return (standing_.phase() == Phase::kJoining && founding_.arrivals().has(peer)) || peer == roster_.master();
 }
 
 void Cluster::watch_strangers(base::Nanos now) {

@@ -103,7 +103,7 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
   if (roster_.is_master() && roster_.is_kept()) {
     for (uint64_t loss = losses; loss < roster_.view().losses; ++loss) barrier_.tell_loss(roster_.view().loss(loss));
     for (const Member& member : roster_.view().members)
-      if (member.peer != self_.peer && roster_.needs(member) && !contacts_.is_connected(member.peer)) want(member.peer, Dialer::kSelf);
+      if (member.peer != self_.peer && roster_.needs(member) && !contacts_.is_connected(member.peer)) connector_.want(member.peer, Dialer::kSelf);
   }
   if (takes_role) is_taking_role_ = false;
   if (has_new_master) follow_master();

@@ -42,7 +42,10 @@ Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client
                 [this](base::Peer peer, const base::Status& why) { on_lost(peer, why); }}),
       founding_(clock, server, roster_, standing_, keeping_, publisher_,
                 {[this](View view) { adopt(std::move(view)); }, [this](const base::Status& why) { fail(why); }}),
-      newcomers_(clock, server, owner, roster_, standing_, contacts_, founding_, barrier_, publisher_, decisions_, election_, heartbeat_) {
+      newcomers_(clock, server, owner, roster_, standing_, contacts_, founding_, barrier_, publisher_, decisions_, election_, heartbeat_),
+      strangers_(clock, link, owner, roster_, standing_, contacts_, founding_, newcomers_, [this](base::Peer peer, const base::Status& why) { on_lost(peer, why); }),
+      relocation_(client, server, owner, roster_, contacts_, heartbeat_, publisher_, decisions_, [this](base::Peer to) { give_role(to); }),
+      departure_(link, client, roster_, standing_, contacts_, calls_) {
   if (self_.is_master) roster_.set_master(self_.peer);
 }
 
@@ -76,39 +79,19 @@ void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) 
     case wire::Body::Barrier:
       return barrier_.enter(asked, clock_.now());
     case wire::Body::Leave:
-      return leave_asked(asked);
+      server_.answer(asked, builder_.answer({}));
+      return mark_finished(asked.client);
     case wire::Body::Copied:
-      return copied(asked, *request.body_as_Copied());
+      return relocation_.copied(asked, *request.body_as_Copied());
     case wire::Body::Drain:
-      return drain_asked(asked);
+      return relocation_.drain(asked);
     case wire::Body::Resize:
-      return resize_asked(asked, request.body_as_Resize()->servers());
+      return relocation_.resize(asked, request.body_as_Resize()->servers());
     case wire::Body::HandOver:
-      return hand_over_asked(asked, *request.body_as_HandOver());
+      return relocation_.hand_over(asked, *request.body_as_HandOver());
     default:
       return server_.fail(asked, base::error(MV_EPROTOCOL, "unknown request: {}", wire::EnumNameBody(request.body_type())));
   }
-}
-
-/// A part has a back-up again.
-void Cluster::copied(const rpc::Asked& asked, const wire::Copied& note) {
-  server_.answer(asked, builder_.answer({}));
-  const auto part = std::ranges::find_if(roster_.view().members, [&](const Member& member) { return member.rank + 1 == note.part() && member.is_server(); });
-  if (part == roster_.view().members.end()) return;
-  const auto holds = [client = asked.client, backup = note.backup()](const View& view, const Member& of) {
-    return view.tail_of(of) == client && of.next_backup != 0 && view.next_backup_of(of) == backup;  // else one of the two was lost meanwhile
-  };
-  if (roster_.is_kept())
-    return decisions_.decide([holds, rank = part->rank, replicas = self_.replicas](View& next) {
-      const auto copied = std::ranges::find(next.members, rank, &Member::rank);
-      if (copied == next.members.end() || !holds(next, *copied)) return base::Status(MV_ESTATE, "");
-      take_copy(next, *copied, replicas);
-      return base::Status();
-    });
-  if (!holds(roster_.view(), *part)) return;
-  take_copy(roster_.view(), *part, self_.replicas);
-  owner_.on_part_moved(*part);
-  publisher_.publish();
 }
 
 void Cluster::on_cancel(const rpc::Asked& asked) {
@@ -156,11 +139,17 @@ void Cluster::on_dial_failed(const std::string& address, const base::Status& why
   on_lost(loss->peer, loss->why);
 }
 
+void Cluster::await_goodbyes(std::function<void()> told) {
+  standing_.set_drained();
+  newcomers_.settle();
+  departure_.await_goodbyes(std::move(told));
+}
+
 void Cluster::connect_with_all() {
   for (const Member& member : roster_.view().members) {
     if (!roster_.may_need(member)) continue;
     connector_.want(member.peer, Dialer::kSelf);
-    if (has_left_) send_leave(member.peer, std::make_shared<rpc::Ignored>());
+    departure_.leave_late(member.peer);
   }
 }
 
@@ -200,7 +189,7 @@ void Cluster::beat(base::Nanos now) {
     on_lost(peer, base::error(MV_EPEERLOST, "nothing heard from it for {:.2g} s", base::seconds(span)));
   }
   disputes_.report();
-  watch_strangers(now);
+  strangers_.watch(now);
   founding_.tell_of_missing(now);
 }
 
@@ -245,7 +234,7 @@ void Cluster::adopt(View view) {
     else if (roster_.needs(member) && self->rank > member.rank)
       link_.dial(member.address);
   }
-  welcome();
+  strangers_.welcome();
   ready_if_all_ready();
 }
 

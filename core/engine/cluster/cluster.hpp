@@ -14,6 +14,7 @@
 #include "engine/cluster/connector.hpp"
 #include "engine/cluster/contacts.hpp"
 #include "engine/cluster/decisions.hpp"
+#include "engine/cluster/departure.hpp"
 #include "engine/cluster/disputes.hpp"
 #include "engine/cluster/election.hpp"
 #include "engine/cluster/founding.hpp"
@@ -26,9 +27,11 @@
 #include "engine/cluster/news.hpp"
 #include "engine/cluster/owner.hpp"
 #include "engine/cluster/publisher.hpp"
+#include "engine/cluster/relocation.hpp"
 #include "engine/cluster/roster.hpp"
 #include "engine/cluster/self.hpp"
 #include "engine/cluster/standing.hpp"
+#include "engine/cluster/strangers.hpp"
 #include "engine/cluster/view.hpp"
 #include "engine/rpc/client.hpp"
 #include "engine/rpc/server.hpp"
@@ -74,7 +77,7 @@ class Cluster {
   /// know yet.
   bool all_workers_gone() const { return roster_.all_workers_gone(); }
   /// Marks this node as finished in its own view.
-  void finish_self();
+  void finish_self() { mark_finished(self_.peer); }
 
   /// Enters the barrier at the master. All adds of this worker must be applied before.
   void barrier(rpc::PendingRef pending) { calls_.barrier(std::move(pending)); }
@@ -83,10 +86,10 @@ class Cluster {
   void abandon_barrier(const rpc::Pending* pending, const base::Status& status) { calls_.abandon_barrier(pending, status); }
   /// Notifies all leave_targets() that this worker has finished, with one of `pendings` for each. Members that connect
   /// because the master is lost are notified, too.
-  void leave(const std::vector<rpc::PendingRef>& pendings);
+  void leave(const std::vector<rpc::PendingRef>& pendings) { departure_.leave(pendings); }
   /// Tells all connected members that this node has failed, and why. Each closes its connection then; `told` runs when
   /// all have, once. From now on losses are not reported to the owner.
-  void abort(const std::string& why, std::function<void()> told);
+  void abort(const std::string& why, std::function<void()> told) { departure_.abort(why, std::move(told)); }
   /// Asks the master to choose servers for copies of the parts that this node serves, because this node is draining.
   void drain(rpc::PendingRef pending) { calls_.drain(std::move(pending)); }
   /// Asks the master for this number of servers, see begin_resize().
@@ -120,7 +123,7 @@ class Cluster {
   /// Decides about a message from a peer that is not a member. True: process it. False: it was refused, or it was
   /// dropped because the sender may be a member of a view that has not arrived yet. A dropped message is requested
   /// again later. Neither costs memory. `sender`: the permitted senders of the message.
-  bool hears_stranger(base::Peer from, const wire::Message& message, Sender sender);
+  bool hears_stranger(base::Peer from, const wire::Message& message, Sender sender) { return strangers_.hears(from, message, sender); }
 
   /// "joining", "connecting", "ready" or "failed".
   const char* phase() const { return standing_.phase_name(); }
@@ -158,7 +161,7 @@ class Cluster {
   News& news() { return news_; }
   const News& news() const { return news_; }
   /// Requests for some number of servers that this node has accepted as the master.
-  uint64_t resizes() const { return resizes_; }
+  uint64_t resizes() const { return relocation_.resizes(); }
   /// On the master while joining: which processes have not arrived; otherwise "".
   std::string missing_joiners() const { return founding_.missing(); }
   /// On the master: the workers that wait in barriers.
@@ -181,21 +184,13 @@ class Cluster {
  private:
   // on the master
   std::string doing(base::Peer peer, const std::vector<Wait>& waits) const;
-  void leave_asked(const rpc::Asked& asked);
-  bool declare_out(Member& member);
   void decide_loss(Member& member, bool fails_barriers, const base::Status& why);
-  void copied(const rpc::Asked& asked, const wire::Copied& note);
-  void drain_asked(const rpc::Asked& asked);
-  void resize_asked(const rpc::Asked& asked, uint32_t servers);
-  void move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers);
-  void hand_over_asked(const rpc::Asked& asked, const wire::HandOver& request);
   Keeping::Events keeping_events();
   void take_held(const View& view);
   void take_decided(const View& view);
   void take_view(const View& newer, bool workers_gone);
   bool take_own_place(const View& newer);
   void change_master(const View& newer);
-  base::Peer successor() const;
   void give_role(base::Peer to);
   void take_role();
   void miss_master(const base::Status& why);
@@ -203,7 +198,6 @@ class Cluster {
   void decide_noticed();
   void cut_off(const base::Status& why);
   void depose();
-  bool keep_early(const rpc::Asked& asked, const wire::Message& message);
   base::Nanos keeping_deadline() const;
   void tick_keeping(base::Nanos now);
   // on every member
@@ -215,13 +209,7 @@ class Cluster {
   void mark_finished(base::Peer peer);
   void learn_finished(Member& worker);
   void replace(const Member& member);
-  void send_leave(base::Peer to, rpc::PendingRef pending);
   void beat(base::Nanos now);
-  void abort_if_all_told();
-  void turn_away(base::Peer peer, rpc::Seq request, const base::Status& why);
-  void welcome();
-  void watch_strangers(base::Nanos now);
-  bool may_yet_join(base::Peer peer) const;
 
   const base::Clock& clock_;
   base::Link& link_;
@@ -236,7 +224,6 @@ class Cluster {
   Publisher publisher_;
   HeldRequests held_requests_;
   size_t missing_ = 0;  ///< while connecting: the place of a member that was not ready
-  bool has_left_ = false;   ///< leave() was called
   Barrier barrier_;
   Keeping keeping_;
   Decisions decisions_;
@@ -248,11 +235,12 @@ class Cluster {
   Joining joining_;
   Founding founding_;
   Newcomers newcomers_;
+  Strangers strangers_;
+  Relocation relocation_;
+  Departure departure_;
   News news_;
-  std::function<void()> aborted_;  ///< see abort() and await_goodbyes()
   bool is_taking_role_ = false;  ///< this node is becoming the master without replicas: see take_role()
   bool is_declared_ = false;  ///< see all_hear()
-  uint64_t resizes_ = 0;
 };
 
 }  // namespace mv::cluster

@@ -6,12 +6,17 @@
 #include "base/log.hpp"
 #include "engine/cluster/cluster.hpp"
 #include "engine/cluster/succession.hpp"
+#include "wire/text.hpp"
 
 namespace mv::cluster {
 
+namespace {
+constexpr size_t kLongestReason = 1000;  // of an abort, in bytes
+}  // namespace
+
 void Cluster::on_lost(base::Peer peer, const base::Status& why) {
   contacts_.forget(peer);
-  if (aborted_) return abort_if_all_told();
+  if (departure_.has_begun()) return departure_.look_again();
   if (standing_.phase() == Phase::kJoining) founding_.forget(peer);
   newcomers_.forget(peer);
   const Member* member = roster_.view().find(peer);
@@ -78,7 +83,7 @@ void Cluster::decide_loss(Member& member, bool fails_barriers, const base::Statu
   const base::Peer peer = member.peer;
   if (!roster_.is_kept()) {
     if (is_taking_role_) return;  // see take_role()
-    if (declare_out(member) || fails_barriers) {
+    if (relocation_.declare_out(member) || fails_barriers) {
       note_loss(roster_.view(), why.text());
       barrier_.lost(peer, why);
     }
@@ -96,11 +101,13 @@ void Cluster::decide_loss(Member& member, bool fails_barriers, const base::Statu
   });
 }
 
-/// The master decides which server takes over the tables of a lost one. True if values are lost.
-bool Cluster::declare_out(Member& member) {
-  const Succession after = succeed(roster_.view(), member, self_.replicas);
-  for (const Member* part : after.changed) owner_.on_part_moved(*part);
-  return after.loses_values;
+void Cluster::on_abort(base::Peer from, const wire::Abort& abort) {
+  const Member* member = roster_.view().find(from);
+  const std::string why = wire::text_of(abort.why()).substr(0, kLongestReason);
+  const base::Status status = base::error(MV_EPEERLOST, "{}: {} (rank {}, pid {} on {})", roster_.view().short_name(from), why, member->rank, member->pid, member->host);
+  mark_lost(from, status);  // before the sender learns that it was heard: then it ends its groups
+  link_.close(from);
+  if (from == roster_.master()) owner_.on_news();
 }
 
 void Cluster::on_unreachable(base::Peer from, const wire::Unreachable& note) {

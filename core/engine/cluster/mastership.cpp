@@ -43,16 +43,6 @@ void Cluster::change_master(const View& newer) {
   decisions_.stop_waiting();
 }
 
-/// Without replicas: the server that gets this master's role when it has drained. kNobody: there is none.
-base::Peer Cluster::successor() const {
-  std::vector<base::Peer> candidates;
-  for (const Member* server : roster_.view().staying_servers())
-    if (server->peer != self_.peer && contacts_.is_connected(server->peer)) candidates.push_back(server->peer);
-  if (candidates.empty()) return base::kNobody;
-  // One that is silent may be about to be lost, and one that has never spoken of a view is joining still.
-  return *std::ranges::min_element(candidates, {}, [this](base::Peer peer) { return std::pair(heartbeat_.was_silent(peer), contacts_.find(peer)->epoch == 0); });
-}
-
 /// Without replicas: this master has drained, and decides no more. What it has not answered is asked again at its successor.
 void Cluster::give_role(base::Peer to) {
   roster_.view().master = to;
@@ -141,7 +131,7 @@ void Cluster::depose() {
   for (const auto& [peer, contact] : contacts_)
     if (contact.connected && roster_.is_member(peer)) others.push_back(peer);
   for (const base::Peer peer : others) {
-    link_.send(peer, builder_.finish(wire::Body::Abort, wire::CreateAbortDirect(builder_.fbb(), standing_.why_cut_off().text().c_str())));
+    departure_.send_abort(peer, standing_.why_cut_off().text());
     link_.close(peer);
   }
   for (const base::Peer peer : others) on_lost(peer, standing_.why_cut_off());

@@ -1,9 +1,9 @@
-// Whose messages are processed: those of members, and a few of processes that are to become members.
+#include "engine/cluster/strangers.hpp"
 
-#include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "base/log.hpp"
-#include "engine/cluster/cluster.hpp"
 
 namespace mv::cluster {
 
@@ -12,7 +12,7 @@ namespace {
 constexpr uint32_t kMostOfStranger = 64;
 }  // namespace
 
-bool Cluster::hears_stranger(base::Peer from, const wire::Message& message, Sender sender) {
+bool Strangers::hears(base::Peer from, const wire::Message& message, Sender sender) {
   Contact* const contact = contacts_.find(from);
   if (contact == nullptr) return false;
   if (from == roster_.master()) return roster_.may_send(from, sender);  // its answer to this node's Join
@@ -48,7 +48,7 @@ bool Cluster::hears_stranger(base::Peer from, const wire::Message& message, Send
 }
 
 /// Answers `request`, unless it is 0, with the error and closes the connection.
-void Cluster::turn_away(base::Peer peer, rpc::Seq request, const base::Status& why) {
+void Strangers::turn_away(base::Peer peer, rpc::Seq request, const base::Status& why) {
   base::log_debug("rejected ({:016x}): {}", peer, why.text());
   if (request != 0) {
     base::Frame answer = builder_.answer(why);
@@ -56,11 +56,10 @@ void Cluster::turn_away(base::Peer peer, rpc::Seq request, const base::Status& w
     link_.send(peer, answer);
   }
   link_.close(peer);
-  on_lost(peer, why);
+  turned_away_(peer, why);
 }
 
-/// Makes new members retransmit requests that were dropped before this node knew them as members.
-void Cluster::welcome() {
+void Strangers::welcome() {
   for (auto& [peer, contact] : contacts_)
     if (contact.dropped != 0 && roster_.is_member(peer)) {
       contact.dropped = 0;
@@ -69,17 +68,18 @@ void Cluster::welcome() {
 }
 
 /// True for a process that waits for its place, for the master, and for any process while this node itself is joining.
-bool Cluster::may_yet_join(base::Peer peer) const {
-  if (standing_.phase() == Phase::kJoining && !self_.is_master) return true;
+bool Strangers::may_yet_join(base::Peer peer) const {
+  if (standing_.phase() == Phase::kJoining && !roster_.self().is_master) return true;
   if (newcomers_.has(peer)) return true;
   return (standing_.phase() == Phase::kJoining && founding_.arrivals().has(peer)) || peer == roster_.master();
 }
 
-void Cluster::watch_strangers(base::Nanos now) {
+void Strangers::watch(base::Nanos now) {
   std::vector<std::pair<base::Peer, rpc::Seq>> late;
   for (auto& [peer, contact] : contacts_) {
     contact.messages = 0;
-    if (contact.connected && !roster_.is_member(peer) && !may_yet_join(peer) && now - contact.met - self_.heartbeat_timeout > self_.heartbeat_timeout)
+    const base::Nanos timeout = roster_.self().heartbeat_timeout;
+    if (contact.connected && !roster_.is_member(peer) && !may_yet_join(peer) && now - contact.met - timeout > timeout)
       late.emplace_back(peer, contact.dropped);
   }
   for (const auto& [peer, request] : late)

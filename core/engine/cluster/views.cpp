@@ -107,7 +107,7 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
   }
   if (takes_role) is_taking_role_ = false;
   if (has_new_master) follow_master();
-  welcome();
+  strangers_.welcome();
   owner_.on_news();
   if (standing_.is_drained()) owner_.on_drained();
 }

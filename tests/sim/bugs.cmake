@@ -72,7 +72,7 @@ polyverso_put_bug(a_master_decides_alone engine/cluster quorum_keeper.cpp "retur
 sim_finds_bug(sim_test_with_bugs a_master_decides_alone "two primaries" --masters --replicas 1)
 
 # Without replicas, a master that leaves has a successor, which is asked again what it has not answered.
-polyverso_put_bug(the_next_master_does_not_begin engine/cluster mastership.cpp "if (!roster_.is_kept()) take_role();" "if (!BUG && !roster_.is_kept()) take_role();")
+polyverso_put_bug(the_next_master_does_not_begin engine/cluster mastership.cpp "if (!roster_.is_kept()) role_transfer_.take();" "if (!BUG && !roster_.is_kept()) role_transfer_.take();")
 polyverso_put_bug(nobody_asks_the_next_master engine/cluster master_calls.cpp "const bool is_next = visit->asked != roster_.master();" "const bool is_next = (roster_.is_kept() || !BUG) && visit->asked != roster_.master();")
 # A process with a newer view knows earlier than the next master itself whom to ask.
 polyverso_put_bug(the_next_master_refuses_early_barriers engine/cluster held_requests.cpp "  held_.emplace_back(asked, wire::copy_header(request));"

@@ -44,8 +44,12 @@ Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client
                 {[this](View view) { adopt(std::move(view)); }, [this](const base::Status& why) { fail(why); }}),
       newcomers_(clock, server, owner, roster_, standing_, contacts_, founding_, barrier_, publisher_, decisions_, election_, heartbeat_),
       strangers_(clock, link, owner, roster_, standing_, contacts_, founding_, newcomers_, [this](base::Peer peer, const base::Status& why) { on_lost(peer, why); }),
-      relocation_(client, server, owner, roster_, contacts_, heartbeat_, publisher_, decisions_, [this](base::Peer to) { give_role(to); }),
-      departure_(link, client, roster_, standing_, contacts_, calls_) {
+      relocation_(client, server, owner, roster_, contacts_, heartbeat_, publisher_, decisions_, [this](base::Peer to) { role_transfer_.give(to); }),
+      departure_(link, client, roster_, standing_, contacts_, calls_),
+      endings_(roster_, barrier_, publisher_, decisions_, election_, relocation_),
+      role_transfer_(roster_, standing_, barrier_, publisher_, calls_, newcomers_, endings_, connector_),
+      cut_off_(link, owner, contacts_, roster_, standing_, barrier_, held_requests_, keeping_, decisions_, election_, calls_, departure_,
+               [this](base::Peer peer, const base::Status& why) { on_lost(peer, why); }) {
   if (self_.is_master) roster_.set_master(self_.peer);
 }
 
@@ -57,7 +61,7 @@ Keeping::Events Cluster::keeping_events() {
     if (roster_.is_master()) return decisions_.write_next();
     if (election_.awaits_master()) election_.stand();
   };
-  events.cut_off = [this](const base::Status& why) { cut_off(why); };
+  events.cut_off = [this](const base::Status& why) { cut_off_.cut_off(why); };
   return events;
 }
 
@@ -178,7 +182,7 @@ void Cluster::beat(base::Nanos now) {
   if (misses_members && decides && !keeping_.is_quorum(heartbeat_.heard())) {
     const auto longest = std::ranges::max(silent, {}, &Heartbeat::Silence::span).span;
     if (longest > self_.heartbeat_timeout + 4 * heartbeat_.interval())
-      return cut_off(base::error(MV_EPEERLOST, "this process, the master, does not hear from most of the processes that decide about the members"));
+      return cut_off_.cut_off(base::error(MV_EPEERLOST, "this process, the master, does not hear from most of the processes that decide about the members"));
     silent.clear();  // the others may be slow
   }
   for (const auto& [peer, span] : silent) {

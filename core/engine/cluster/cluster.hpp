@@ -13,10 +13,12 @@
 #include "engine/cluster/barrier.hpp"
 #include "engine/cluster/connector.hpp"
 #include "engine/cluster/contacts.hpp"
+#include "engine/cluster/cut_off.hpp"
 #include "engine/cluster/decisions.hpp"
 #include "engine/cluster/departure.hpp"
 #include "engine/cluster/disputes.hpp"
 #include "engine/cluster/election.hpp"
+#include "engine/cluster/endings.hpp"
 #include "engine/cluster/founding.hpp"
 #include "engine/cluster/heartbeat.hpp"
 #include "engine/cluster/held_requests.hpp"
@@ -28,6 +30,7 @@
 #include "engine/cluster/owner.hpp"
 #include "engine/cluster/publisher.hpp"
 #include "engine/cluster/relocation.hpp"
+#include "engine/cluster/role_transfer.hpp"
 #include "engine/cluster/roster.hpp"
 #include "engine/cluster/self.hpp"
 #include "engine/cluster/standing.hpp"
@@ -184,20 +187,14 @@ class Cluster {
  private:
   // on the master
   std::string doing(base::Peer peer, const std::vector<Wait>& waits) const;
-  void decide_loss(Member& member, bool fails_barriers, const base::Status& why);
   Keeping::Events keeping_events();
   void take_held(const View& view);
   void take_decided(const View& view);
   void take_view(const View& newer, bool workers_gone);
   bool take_own_place(const View& newer);
   void change_master(const View& newer);
-  void give_role(base::Peer to);
-  void take_role();
   void miss_master(const base::Status& why);
   void follow_master();
-  void decide_noticed();
-  void cut_off(const base::Status& why);
-  void depose();
   base::Nanos keeping_deadline() const;
   void tick_keeping(base::Nanos now);
   // on every member
@@ -238,8 +235,10 @@ class Cluster {
   Strangers strangers_;
   Relocation relocation_;
   Departure departure_;
+  Endings endings_;
+  RoleTransfer role_transfer_;
+  CutOff cut_off_;
   News news_;
-  bool is_taking_role_ = false;  ///< this node is becoming the master without replicas: see take_role()
   bool is_declared_ = false;  ///< see all_hear()
 };
 

@@ -45,7 +45,7 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
     if (member->is_worker() && (!roster_.is_kept() || is_deposed())) owner_.on_worker_lost(*member, why);
     owner_.on_member_lost(*member, why);
     if (member->is_server()) owner_.on_server_missed(*member, why);
-    if (roster_.is_master()) decide_loss(*member, member->is_worker(), why);
+    if (roster_.is_master()) endings_.lost(*member, member->is_worker(), why);
   } else if (member != nullptr && member->state == State::kFinished && member->is_server() && !member->is_out && !roster_.view().workers_gone()) {
     member->why = why.text();
     if (member->drained) {
@@ -53,12 +53,12 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
       owner_.on_member_lost(*member, why);
     }
     owner_.on_server_missed(*member, why);
-    if (roster_.is_master()) decide_loss(*member, false, why);  // not all are connected with it
+    if (roster_.is_master()) endings_.lost(*member, false, why);  // not all are connected with it
   }
-  if (roster_.is_kept() && standing_.is_cut_off() && !standing_.is_to_be_deposed() && member != nullptr && roster_.is_undecided_loss(*member)) depose();
+  if (roster_.is_kept() && member != nullptr) cut_off_.lost(*member);
   if (roster_.is_kept() && election_.awaits_master()) election_.look_again();
   if (roster_.is_kept() && decisions_.is_undecided() && !roster_.decided().workers_gone() && !election_.can_replace_master())
-    cut_off(base::error(MV_EPEERLOST, "{}, and too few processes are left to decide which server takes over its tables", why.text()));
+    cut_off_.cut_off(base::error(MV_EPEERLOST, "{}, and too few processes are left to decide which server takes over its tables", why.text()));
   const bool can_go_on = member != nullptr && roster_.goes_on_without(*member);
   if (standing_.phase() == Phase::kConnecting && needed && !can_go_on) fail(why);
   if (can_go_on) ready_if_all_ready();
@@ -77,28 +77,6 @@ void Cluster::declare_lost(base::Peer peer, const base::Status& why) {
 void Cluster::miss_master(const base::Status& why) {
   held_requests_.fail_all(base::error(MV_EPEERLOST, "the master of this cluster is lost: {}", why.text()));
   if (standing_.phase() == Phase::kReady && !roster_.view().workers_gone()) connect_with_all();
-}
-
-void Cluster::decide_loss(Member& member, bool fails_barriers, const base::Status& why) {
-  const base::Peer peer = member.peer;
-  if (!roster_.is_kept()) {
-    if (is_taking_role_) return;  // see take_role()
-    if (relocation_.declare_out(member) || fails_barriers) {
-      note_loss(roster_.view(), why.text());
-      barrier_.lost(peer, why);
-    }
-    return publisher_.publish();
-  }
-  const Member* const before = roster_.decided().find(peer);
-  if (before == nullptr || before->is_out || before->drained) return;
-  if (roster_.decided().workers_gone() && !election_.can_replace_master()) return;  // the others end, too
-  barrier_.gone(peer);
-  decisions_.decide([peer, why, replicas = self_.replicas](View& next) {
-    const Member* const lost = next.find(peer);
-    if (lost == nullptr || lost->is_out || lost->drained) return base::Status(MV_ESTATE, "");
-    (void)lose(next, peer, replicas, why.text());
-    return base::Status();
-  });
 }
 
 void Cluster::on_abort(base::Peer from, const wire::Abort& abort) {
@@ -124,13 +102,7 @@ void Cluster::mark_finished(base::Peer peer) {
   // Requests queued for a connection that will never be made would wait forever, so they fail here.
   if (roster_.ended_unmet(*member)) client_.on_lost(peer, base::error(MV_EPEERLOST, "{} has finished", roster_.view().name(peer)));
   owner_.on_member_finished(*member);
-  if (roster_.is_master() && roster_.is_kept()) {
-    decisions_.decide_end(peer);
-    barrier_.finished(peer);
-  } else if (roster_.is_master() && !is_taking_role_) {
-    barrier_.finished(peer);
-    publisher_.publish();
-  }
+  if (roster_.is_master()) endings_.finished(peer);
   ready_if_all_ready();  // it may have been the last member that this node waited for
 }
 

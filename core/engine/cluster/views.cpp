@@ -29,13 +29,7 @@ bool Cluster::take_own_place(const View& newer) {
   const Member* const self = newer.find(self_.peer);
   if (standing_.is_drained() || (self != nullptr && (self->drained || !self->is_out))) return true;
   const auto why = base::error(MV_EPEERLOST, "the other processes have declared this one lost, and continue without it{}", self != nullptr ? ": " + self->why : "");
-  if (!standing_.is_cut_off()) {
-    standing_.set_deposed();
-    cut_off(why);
-  } else if (!standing_.is_to_be_deposed()) {  // it was cut off before
-    depose();
-    owner_.on_cut_off(why);
-  }
+  cut_off_.declared_lost(why);
   return false;
 }
 
@@ -53,11 +47,7 @@ bool take_part(Member& known, const Member& newer) {
 /// @param workers_gone  View::workers_gone() of the whole view
 void Cluster::take_view(const View& newer, bool workers_gone) {
   if (roster_.is_kept() && !take_own_place(newer)) return;
-  if (standing_.is_cut_off()) {  // it has waited too short a time for another master
-    if (standing_.is_to_be_deposed()) return;
-    standing_.reconnect();
-    barrier_.close({});
-  }
+  if (!cut_off_.reconnect()) return;
   const bool has_new_master = newer.master != roster_.master() && newer.master != base::kNobody;
   const uint64_t losses = roster_.view().losses;
   roster_.view().take_losses(newer);
@@ -70,7 +60,7 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
   }
   if (has_new_master) change_master(newer);
   const bool takes_role = has_new_master && !roster_.is_kept();
-  if (takes_role) is_taking_role_ = true;
+  if (takes_role) endings_.hold(true);
   roster_.view().epoch = newer.epoch;
   roster_.set_told_gone(workers_gone);
   roster_.set_master_is_undecided(false);
@@ -105,7 +95,7 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
     for (const Member& member : roster_.view().members)
       if (member.peer != self_.peer && roster_.needs(member) && !contacts_.is_connected(member.peer)) connector_.want(member.peer, Dialer::kSelf);
   }
-  if (takes_role) is_taking_role_ = false;
+  if (takes_role) endings_.hold(false);
   if (has_new_master) follow_master();
   strangers_.welcome();
   owner_.on_news();

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "engine/cluster/succession.hpp"
 #include "wire/text.hpp"
 
 namespace mv::cluster {
@@ -38,12 +37,13 @@ Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client
       disputes_(clock, link, roster_, contacts_, heartbeat_, keeping_),
       connector_(clock, link, roster_, contacts_),
       joining_(clock, link, client, roster_, standing_, contacts_, connector_,
-               {[this](View view) { adopt(std::move(view)); }, [this](const base::Status& why) { fail(why); },
+               {[this](View view) { readiness_.adopt(std::move(view)); }, [this](const base::Status& why) { readiness_.fail(why); },
                 [this](base::Peer peer, const base::Status& why) { on_lost(peer, why); }}),
       founding_(clock, server, roster_, standing_, keeping_, publisher_,
-                {[this](View view) { adopt(std::move(view)); }, [this](const base::Status& why) { fail(why); }}),
+                {[this](View view) { readiness_.adopt(std::move(view)); }, [this](const base::Status& why) { readiness_.fail(why); }}),
       newcomers_(clock, server, owner, roster_, standing_, contacts_, founding_, barrier_, publisher_, decisions_, election_, heartbeat_),
       strangers_(clock, link, owner, roster_, standing_, contacts_, founding_, newcomers_, [this](base::Peer peer, const base::Status& why) { on_lost(peer, why); }),
+      readiness_(link, owner, roster_, standing_, contacts_, publisher_, keeping_, calls_, heartbeat_, connector_, joining_, founding_, strangers_),
       relocation_(client, server, owner, roster_, contacts_, heartbeat_, publisher_, decisions_, [this](base::Peer to) { role_transfer_.give(to); }),
       departure_(link, client, roster_, standing_, contacts_, calls_),
       endings_(roster_, barrier_, publisher_, decisions_, election_, relocation_),
@@ -130,7 +130,7 @@ void Cluster::on_connected(base::Peer peer, const std::string& address) {
   if (peer == roster_.master()) roster_.set_meets_master(false);
   if (peer == roster_.master() && election_.awaits_master()) election_.end();
   if (roster_.view().epoch > 0) heartbeat_.ping(peer);
-  ready_if_all_ready();
+  readiness_.look_again();
 }
 
 void Cluster::on_dial_failed(const std::string& address, const base::Status& why) {
@@ -171,7 +171,7 @@ void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
   if (ping.asks() != 0 && (roster_.is_member(from) || from == roster_.master())) heartbeat_.ping(from, 0, ping.asks());
   contacts_.answered(contact, ping.answers());
   newcomers_.settle_soon();
-  ready_if_all_ready();
+  readiness_.look_again();
 }
 
 void Cluster::beat(base::Nanos now) {
@@ -212,60 +212,6 @@ void Cluster::tick() {
   if (now >= publisher_.next_deadline()) publisher_.send_to_all();
   tick_keeping(now);
   if (now >= heartbeat_.next_deadline()) beat(now);
-}
-
-// ---- this node's first view
-
-void Cluster::adopt(View view) {
-  roster_.view() = std::move(view);
-  standing_.set_joined_epoch(roster_.view().epoch);
-  roster_.set_told_gone(roster_.view().workers_gone());
-  if (roster_.view().master != base::kNobody) roster_.set_master(roster_.view().master);
-  calls_.begin(std::exchange(roster_.view().barriers, 0), roster_.view().losses);
-  const Member* self = roster_.own();
-  if (self == nullptr) return fail(base::error(MV_EPROTOCOL, "the master's list of members does not contain this process"));
-  standing_.set_phase(Phase::kConnecting);
-  if (roster_.is_master() || self_.replicas > 0) publisher_.begin();
-  if (self_.replicas > 0) {
-    roster_.set_decided(roster_.view());
-    keeping_.begin();
-  }
-  owner_.on_view(roster_.view());
-  for (const Member& member : roster_.view().members) {
-    if (member.peer == self_.peer) continue;
-    if (contacts_.is_connected(member.peer))
-      heartbeat_.ping(member.peer);
-    else if (roster_.needs(member) && self->rank > member.rank)
-      link_.dial(member.address);
-  }
-  strangers_.welcome();
-  ready_if_all_ready();
-}
-
-void Cluster::ready_if_all_ready() {
-  if (standing_.phase() != Phase::kConnecting) return;
-  // Begins at the member that was missing before, because each of n members calls this.
-  const size_t count = roster_.view().members.size();
-  for (size_t i = 0; i < count; ++i) {
-    const size_t place = (missing_ + i) % count;
-    const Member& member = roster_.view().members[place];
-    if (!roster_.needs(member) || contacts_[member.peer].epoch >= standing_.joined_epoch()) continue;
-    missing_ = place;
-    return;
-  }
-  standing_.set_phase(Phase::kReady);
-  joining_.stop();
-  connector_.stop();
-  owner_.on_ready();
-}
-
-void Cluster::fail(const base::Status& why) {
-  if (standing_.phase() == Phase::kReady || standing_.phase() == Phase::kFailed) return;
-  standing_.set_phase(Phase::kFailed);
-  joining_.stop();
-  connector_.stop();
-  founding_.fail_all(why);
-  owner_.on_failed(why);
 }
 
 }  // namespace mv::cluster

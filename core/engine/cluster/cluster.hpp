@@ -1,12 +1,11 @@
 #pragma once
 // Membership: joining, ranks, heartbeat, and the detection of lost members.
 
-#include <algorithm>
+#include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
-#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -29,6 +28,7 @@
 #include "engine/cluster/news.hpp"
 #include "engine/cluster/owner.hpp"
 #include "engine/cluster/publisher.hpp"
+#include "engine/cluster/readiness.hpp"
 #include "engine/cluster/relocation.hpp"
 #include "engine/cluster/role_transfer.hpp"
 #include "engine/cluster/roster.hpp"
@@ -42,10 +42,10 @@
 namespace mv::cluster {
 
 /// The membership protocol of one node. All processes join at the master, at first rank 0, which answers when all of
-/// them have arrived. Each stays connected with the master, and they confirm to each other with a Ping that they know the view.
-/// After that, the protocol handles heartbeats, losses, departures, and new processes that take the places of lost ones.
-/// Other members connect when one of them first has a request for the other (see want()), so a cluster of n processes
-/// starts with n - 1 connections.
+/// them have arrived. Each stays connected with the master, and they confirm to each other with a Ping that they know the
+/// view. After that, the protocol handles heartbeats, losses, departures, and new processes that take the places of lost
+/// ones. Other members connect when one of them first has a request for the other (see want()), so a cluster of n
+/// processes starts with n - 1 connections.
 ///
 /// A change of the membership is sent as the members that have changed since the view that the receiver has: see ViewLog.
 /// The master knows that view from the receiver's pings and from what it has sent on this connection. A member that lacks
@@ -55,8 +55,18 @@ namespace mv::cluster {
 /// and servers connect with each other then, because no other process tells them which members have left. A master that drains first gives
 /// its role to another server. With replicas, all servers are connected with each other and with all workers from the
 /// start, since each may be the master one day. The master writes each view to a keeper before any process acts on it.
-/// When the master is lost, another server takes its place (mastership.cpp). A member's view is then a decided one, plus
-/// the losses that this node itself has noticed since.
+/// When the master is lost, another server takes its place. A member's view is then a decided one, plus the losses that
+/// this node itself has noticed since.
+///
+/// This class connects the parts of the protocol, gives each of them its messages and its time, and applies what all of
+/// them change: a member is lost, has finished or is replaced (losses.cpp), a newer view (views.cpp) or another master
+/// (mastership.cpp). It handles View, Ping, Leave, Abort and Unreachable. The parts, each of which owns its own state:
+///  - what this node knows: Roster, Standing, Contacts, News
+///  - how it joins: Joining, Connector, Readiness; on the master Founding, Newcomers, Strangers
+///  - how members hear of each other: Heartbeat, Publisher, Disputes
+///  - what the master decides: Endings, Relocation, Barrier; with replicas by Decisions and Keeping
+///  - another master: Election, RoleTransfer, HeldRequests, MasterCalls
+///  - the end: Departure, CutOff
 /// Loop thread only.
 class Cluster {
  public:
@@ -185,28 +195,24 @@ class Cluster {
   void ask_all() { heartbeat_.ask_all(); }
 
  private:
-  // on the master
-  std::string doing(base::Peer peer, const std::vector<Wait>& waits) const;
   Keeping::Events keeping_events();
+  std::string doing(base::Peer peer, const std::vector<Wait>& waits) const;
+  void beat(base::Nanos now);
+  base::Nanos keeping_deadline() const;
+  void tick_keeping(base::Nanos now);
+  // newer views
   void take_held(const View& view);
   void take_decided(const View& view);
   void take_view(const View& newer, bool workers_gone);
-  bool take_own_place(const View& newer);
   void change_master(const View& newer);
-  void miss_master(const base::Status& why);
   void follow_master();
-  base::Nanos keeping_deadline() const;
-  void tick_keeping(base::Nanos now);
-  // on every member
-  void adopt(View view);
-  void ready_if_all_ready();
-  void fail(const base::Status& why);
+  void miss_master(const base::Status& why);
+  // members
   void mark_lost(base::Peer peer, const base::Status& why);
   void declare_lost(base::Peer peer, const base::Status& why);
   void mark_finished(base::Peer peer);
   void learn_finished(Member& worker);
   void replace(const Member& member);
-  void beat(base::Nanos now);
 
   const base::Clock& clock_;
   base::Link& link_;
@@ -220,7 +226,6 @@ class Cluster {
   Roster roster_;
   Publisher publisher_;
   HeldRequests held_requests_;
-  size_t missing_ = 0;  ///< while connecting: the place of a member that was not ready
   Barrier barrier_;
   Keeping keeping_;
   Decisions decisions_;
@@ -233,6 +238,7 @@ class Cluster {
   Founding founding_;
   Newcomers newcomers_;
   Strangers strangers_;
+  Readiness readiness_;
   Relocation relocation_;
   Departure departure_;
   Endings endings_;

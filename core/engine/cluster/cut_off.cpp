@@ -27,6 +27,9 @@ void CutOff::cut_off(const base::Status& why) {
   owner_.on_news();
 }
 
+/// This node is cut off for good: the others must not wait for it. No process can confirm any more that the workers that
+/// this node has lost are lost, and calls may wait for them here. So it declares them lost itself, after it has made sure
+/// that no other process learns of that.
 void CutOff::depose() {
   standing_.set_deposed();
   owner_.on_deposed();
@@ -40,6 +43,14 @@ void CutOff::depose() {
   for (const base::Peer peer : others) lose_(peer, standing_.why_cut_off());
   for (const Member& member : roster_.view().members)
     if (member.is_worker() && member.state == State::kLost && !member.drained) owner_.on_worker_lost(member, base::Status(MV_EPEERLOST, member.why));
+}
+
+bool CutOff::is_in(const View& newer) {
+  const Member* const self = newer.find(roster_.self().peer);
+  if (standing_.is_drained() || (self != nullptr && (self->drained || !self->is_out))) return true;
+  const auto why = base::error(MV_EPEERLOST, "the other processes have declared this one lost, and continue without it{}", self != nullptr ? ": " + self->why : "");
+  declared_lost(why);
+  return false;
 }
 
 void CutOff::declared_lost(const base::Status& why) {

@@ -41,18 +41,18 @@ class CutOff {
 
   /// This node can take no part any more: it was declared lost, or nobody can decide about the members.
   void cut_off(const base::Status& why);
-  /// The others have declared this node lost.
-  void declared_lost(const base::Status& why);
-  /// This node is cut off for good: the others must not wait for it. No process can confirm any more that the workers
-  /// that this node has lost are lost, and calls may wait for them here. So it declares them lost itself, after it has
-  /// made sure that no other process learns of that.
-  void depose();
+  /// Whether this process is a member of a newer decided view, or has drained. If not, the others have declared it lost:
+  /// it is cut off.
+  bool is_in(const View& newer);
   /// This node is cut off, and has lost this member: a server whose lost workers nobody can confirm is deposed.
   void lost(const Member& member);
   /// This node hears of decisions again: it has waited too short a time for another master. False: it is deposed.
   bool reconnect();
 
  private:
+  void declared_lost(const base::Status& why);
+  void depose();
+
   base::Link& link_;
   Owner& owner_;
   Contacts& contacts_;

@@ -1,11 +1,10 @@
-// Members that are lost, have finished, or have been replaced: how this node learns of it, and what the master decides.
+// Members that are lost, have finished, or have been replaced: what this node does with it.
 
 #include <algorithm>
 #include <utility>
 
 #include "base/log.hpp"
 #include "engine/cluster/cluster.hpp"
-#include "engine/cluster/succession.hpp"
 #include "wire/text.hpp"
 
 namespace mv::cluster {
@@ -60,8 +59,8 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
   if (roster_.is_kept() && decisions_.is_undecided() && !roster_.decided().workers_gone() && !election_.can_replace_master())
     cut_off_.cut_off(base::error(MV_EPEERLOST, "{}, and too few processes are left to decide which server takes over its tables", why.text()));
   const bool can_go_on = member != nullptr && roster_.goes_on_without(*member);
-  if (standing_.phase() == Phase::kConnecting && needed && !can_go_on) fail(why);
-  if (can_go_on) ready_if_all_ready();
+  if (standing_.phase() == Phase::kConnecting && needed && !can_go_on) readiness_.fail(why);
+  if (can_go_on) readiness_.look_again();
   server_.on_lost(peer);
   if (peer == roster_.master() && !roster_.is_kept()) miss_master(why);
 }
@@ -103,7 +102,7 @@ void Cluster::mark_finished(base::Peer peer) {
   if (roster_.ended_unmet(*member)) client_.on_lost(peer, base::error(MV_EPEERLOST, "{} has finished", roster_.view().name(peer)));
   owner_.on_member_finished(*member);
   if (roster_.is_master()) endings_.finished(peer);
-  ready_if_all_ready();  // it may have been the last member that this node waited for
+  readiness_.look_again();  // it may have been the last member that this node waited for
 }
 
 /// A view says so. If this node had lost it meanwhile, only the connection was broken.

@@ -1,11 +1,10 @@
-// Changes of the master, and the end of this node's part in the decisions about the members.
+// Decided views, and changes of the master.
 
 #include <algorithm>
 #include <utility>
 
 #include "base/log.hpp"
 #include "engine/cluster/cluster.hpp"
-#include "engine/cluster/succession.hpp"
 
 namespace mv::cluster {
 

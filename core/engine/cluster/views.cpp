@@ -24,15 +24,6 @@ void Cluster::on_view(base::Peer from, const wire::View& header, std::span<const
   if (apply(update.value(), next)) take_decided(next);  // whoever sent it: it holds
 }
 
-/// The part of a newer view about this process itself. False if it is no longer a member.
-bool Cluster::take_own_place(const View& newer) {
-  const Member* const self = newer.find(self_.peer);
-  if (standing_.is_drained() || (self != nullptr && (self->drained || !self->is_out))) return true;
-  const auto why = base::error(MV_EPEERLOST, "the other processes have declared this one lost, and continue without it{}", self != nullptr ? ": " + self->why : "");
-  cut_off_.declared_lost(why);
-  return false;
-}
-
 namespace {
 /// Who serves this member's part and keeps copies of it. True if that has changed.
 bool take_part(Member& known, const Member& newer) {
@@ -46,7 +37,7 @@ bool take_part(Member& known, const Member& newer) {
 /// @param newer  without a keeper it may have only the members that have changed: what this node has noticed itself stays as it is
 /// @param workers_gone  View::workers_gone() of the whole view
 void Cluster::take_view(const View& newer, bool workers_gone) {
-  if (roster_.is_kept() && !take_own_place(newer)) return;
+  if (roster_.is_kept() && !cut_off_.is_in(newer)) return;
   if (!cut_off_.reconnect()) return;
   const bool has_new_master = newer.master != roster_.master() && newer.master != base::kNobody;
   const uint64_t losses = roster_.view().losses;

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/cluster/admission.hpp"
+#include "engine/cluster/sender.hpp"
 #include "wire/frame.hpp"
 
 namespace mv::engine {

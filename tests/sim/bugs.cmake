@@ -15,7 +15,7 @@ polyverso_put_bug(a_journal_is_not_read engine/replica journals.cpp "for (const 
 sim_finds_bug(sim_test_with_bugs a_journal_is_not_read " shows " --replicas 1)
 
 # A worker that one server has lost may go on at others, and repeat what was not acknowledged.
-polyverso_put_bug(a_server_alone_declares_a_worker_lost engine/cluster losses.cpp "if (member->is_worker() && (!is_kept() ||" "if (member->is_worker() && (BUG || !is_kept() ||")
+polyverso_put_bug(a_server_alone_declares_a_worker_lost engine/cluster losses.cpp "if (member->is_worker() && (!roster_.is_kept() ||" "if (member->is_worker() && (BUG || !roster_.is_kept() ||")
 sim_finds_bug(sim_test_with_bugs a_server_alone_declares_a_worker_lost " shows " --replicas 1 --seeds 410..10000)
 
 # In a chain, each process has what the ones behind it have, and acknowledges only what they have.
@@ -72,21 +72,21 @@ polyverso_put_bug(a_master_decides_alone engine/cluster quorum_keeper.cpp "retur
 sim_finds_bug(sim_test_with_bugs a_master_decides_alone "two primaries" --masters --replicas 1)
 
 # Without replicas, a master that leaves has a successor, which is asked again what it has not answered.
-polyverso_put_bug(the_next_master_does_not_begin engine/cluster mastership.cpp "if (!is_kept()) take_role();" "if (!BUG && !is_kept()) take_role();")
-polyverso_put_bug(nobody_asks_the_next_master engine/cluster mastership.cpp "const bool is_next = visit->asked != master_;" "const bool is_next = (is_kept() || !BUG) && visit->asked != master_;")
+polyverso_put_bug(the_next_master_does_not_begin engine/cluster mastership.cpp "if (!roster_.is_kept()) role_transfer_.take();" "if (!BUG && !roster_.is_kept()) role_transfer_.take();")
+polyverso_put_bug(nobody_asks_the_next_master engine/cluster master_calls.cpp "const bool is_next = visit->asked != roster_.master();" "const bool is_next = (roster_.is_kept() || !BUG) && visit->asked != roster_.master();")
 # A process with a newer view knows earlier than the next master itself whom to ask.
-polyverso_put_bug(the_next_master_refuses_early_barriers engine/cluster mastership.cpp "  early_requests_.emplace_back(asked, wire::copy_header(request));"
-  "  if (BUG && is_kept()) return server_.fail(asked, base::Status(MV_EPEERLOST, \"\"));
-  early_requests_.emplace_back(asked, wire::copy_header(request));")
+polyverso_put_bug(the_next_master_refuses_early_barriers engine/cluster held_requests.cpp "  held_.emplace_back(asked, wire::copy_header(request));"
+  "  if (BUG && roster_.is_kept()) return server_.fail(asked, base::Status(MV_EPEERLOST, \"\"));
+  held_.emplace_back(asked, wire::copy_header(request));")
 sim_finds_bug(sim_test_with_bugs the_next_master_refuses_early_barriers "have not ended" --drains --replicas 1 --masters --seeds 5420..10000)
 sim_finds_bug(sim_test_with_bugs the_next_master_does_not_begin "have not ended" --drains)
 sim_finds_bug(sim_test_with_bugs nobody_asks_the_next_master "a barrier ended with status -15" --drains)
 
 # Members have the master's view in the end.
-polyverso_put_bug(changes_are_taken_without_their_base engine/cluster views.cpp "if (header.base() > view_.epoch) return send_ping(from);"
-  "if (!BUG && header.base() > view_.epoch) return send_ping(from);")
-polyverso_put_bug(nobody_repeats_lost_changes engine/cluster heartbeat.cpp "log_.write(builder_, is_kept() ? decided_ : view_, ping.epoch())"
-  "log_.write(builder_, is_kept() ? decided_ : view_, BUG ? view_.epoch : ping.epoch())")
+polyverso_put_bug(changes_are_taken_without_their_base engine/cluster views.cpp "if (header.base() > roster_.view().epoch) return heartbeat_.ping(from);"
+  "if (!BUG && header.base() > roster_.view().epoch) return heartbeat_.ping(from);")
+polyverso_put_bug(nobody_repeats_lost_changes engine/cluster publisher.cpp "log_.write(builder_, roster_.decided(), has)"
+  "log_.write(builder_, roster_.decided(), BUG ? roster_.view().epoch : has)")
 sim_finds_bug(sim_members_with_bugs changes_are_taken_without_their_base "another view than the master")
 sim_finds_bug(sim_members_with_bugs nobody_repeats_lost_changes "another view than the master")
 

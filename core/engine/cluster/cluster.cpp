@@ -4,89 +4,105 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "engine/cluster/succession.hpp"
+#include "wire/text.hpp"
 
 namespace mv::cluster {
 
 using namespace std::chrono_literals;
 
 namespace {
-constexpr base::Nanos kRedialAfter = 50ms;
-/// If nobody else would report its loss, a member is lost after this many failed dials in a row: a second, if nothing listens there any more.
-constexpr uint32_t kMostFailedDials = 20;
 /// A peer that sends no heartbeats for this long is worth a remark.
 constexpr base::Nanos kSilent = std::chrono::seconds(2);
+/// Bytes of the text of a wait.
+constexpr size_t kLongestWait = 200;
 }  // namespace
 
 Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self)
-    : clock_(clock), link_(link), client_(client), server_(server), owner_(owner), self_(std::move(self)), barrier_(server, view_), arrivals_(self_), contacts_(clock) {
-  for (size_t from = 0; from <= self_.master.size();) {
-    const size_t end = std::min(self_.master.find(',', from), self_.master.size());
-    masters_.push_back(self_.master.substr(from, end - from));
-    from = end + 1;
-  }
-  if (!self_.is_master) return;
-  // Here and not in start(): a process may ask to join before start(), and is compared with the master itself.
-  master_ = self_.peer;
-  arrivals_.add_self();
+    : clock_(clock),
+      link_(link),
+      client_(client),
+      server_(server),
+      owner_(owner),
+      self_(std::move(self)),
+      contacts_(clock),
+      roster_(self_, standing_, contacts_),
+      publisher_(clock, link, server, roster_, contacts_),
+      held_requests_(server, roster_, standing_),
+      barrier_(server, roster_.view()),
+      keeping_(clock, link, roster_, standing_, contacts_, keeping_events()),
+      decisions_(clock, roster_, standing_, keeping_, publisher_, barrier_, [this](const View& view) { take_held(view); }),
+      election_(clock, roster_, standing_, keeping_, decisions_),
+      calls_(client, roster_, standing_, election_),
+      heartbeat_(clock, link, owner, roster_, contacts_, calls_, decisions_),
+      disputes_(clock, link, roster_, contacts_, heartbeat_, keeping_),
+      connector_(clock, link, roster_, contacts_),
+      joining_(clock, link, client, roster_, standing_, contacts_, connector_,
+               {[this](View view) { readiness_.adopt(std::move(view)); }, [this](const base::Status& why) { readiness_.fail(why); },
+                [this](base::Peer peer, const base::Status& why) { on_lost(peer, why); }}),
+      founding_(clock, server, roster_, standing_, keeping_, publisher_,
+                {[this](View view) { readiness_.adopt(std::move(view)); }, [this](const base::Status& why) { readiness_.fail(why); }}),
+      newcomers_(clock, client, server, owner, roster_, standing_, contacts_, founding_, barrier_, publisher_, decisions_, election_, heartbeat_),
+      strangers_(clock, link, owner, roster_, standing_, contacts_, founding_, newcomers_, [this](base::Peer peer, const base::Status& why) { on_lost(peer, why); }),
+      readiness_(link, owner, roster_, standing_, contacts_, publisher_, keeping_, calls_, heartbeat_, connector_, joining_, founding_, strangers_),
+      relocation_(client, server, owner, roster_, contacts_, heartbeat_, publisher_, decisions_, [this](base::Peer to) { role_transfer_.give(to); }),
+      departure_(link, client, roster_, standing_, contacts_, calls_),
+      endings_(roster_, barrier_, publisher_, decisions_, election_, relocation_),
+      role_transfer_(roster_, standing_, barrier_, publisher_, calls_, newcomers_, endings_, connector_),
+      cut_off_(link, owner, contacts_, roster_, standing_, barrier_, held_requests_, keeping_, decisions_, election_, calls_, departure_,
+               [this](base::Peer peer, const base::Status& why) { on_lost(peer, why); }) {
+  if (self_.is_master) roster_.set_master(self_.peer);
+}
+
+Keeping::Events Cluster::keeping_events() {
+  Keeping::Events events;
+  events.decided = [this](const View& view) { take_decided(view); };
+  events.read = [this](bool is_new) {
+    if (is_new && !standing_.is_cut_off()) publisher_.tell_members(roster_.decided());  // its writer may not hear from the keeper any more, or not have told all
+    if (roster_.is_master()) return decisions_.write_next();
+    if (election_.awaits_master()) election_.stand();
+  };
+  events.cut_off = [this](const base::Status& why) { cut_off_.cut_off(why); };
+  return events;
+}
+
+/// This view is decided, and names this node as the master.
+void Cluster::take_held(const View& view) {
+  take_view(view, view.workers_gone());
+  newcomers_.settle_soon();
 }
 
 // ---- on the master
 
 void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) {
-  const bool is_for_any = request.body_type() == wire::Body::Join || (request.body_type() == wire::Body::Leave && !has_given_role_);
-  if (!is_for_any && has_given_role_) return;  // the new master is asked again
-  if (!is_for_any && !is_master()) return keep_request(asked, request);
+  const bool is_for_any = request.body_type() == wire::Body::Join || (request.body_type() == wire::Body::Leave && !standing_.has_given_role());
+  if (!is_for_any && standing_.has_given_role()) return;  // the new master is asked again
+  if (!is_for_any && !roster_.is_master()) return held_requests_.keep(asked, request);
   switch (request.body_type()) {
     case wire::Body::Join:
-      return join(asked, request);
+      return newcomers_.join(asked, request);
     case wire::Body::Barrier:
       return barrier_.enter(asked, clock_.now());
     case wire::Body::Leave:
-      return leave_asked(asked);
+      server_.answer(asked, builder_.answer({}));
+      return mark_finished(asked.client);
     case wire::Body::Copied:
-      return copied(asked, *request.body_as_Copied());
+      return relocation_.copied(asked, *request.body_as_Copied());
     case wire::Body::Drain:
-      return drain_asked(asked);
+      return relocation_.drain(asked);
     case wire::Body::Resize:
-      return resize_asked(asked, request.body_as_Resize()->servers());
+      return relocation_.resize(asked, request.body_as_Resize()->servers());
     case wire::Body::HandOver:
-      return hand_over_asked(asked, *request.body_as_HandOver());
+      return relocation_.hand_over(asked, *request.body_as_HandOver());
     default:
       return server_.fail(asked, base::error(MV_EPROTOCOL, "unknown request: {}", wire::EnumNameBody(request.body_type())));
   }
 }
 
-/// A part has a back-up again.
-void Cluster::copied(const rpc::Asked& asked, const wire::Copied& note) {
-  server_.answer(asked, builder_.answer({}));
-  const auto part = std::ranges::find_if(view_.members, [&](const Member& member) { return member.rank + 1 == note.part() && member.is_server(); });
-  if (part == view_.members.end()) return;
-  const auto holds = [client = asked.client, backup = note.backup()](const View& view, const Member& of) {
-    return view.tail_of(of) == client && of.next_backup != 0 && view.next_backup_of(of) == backup;  // else one of the two was lost meanwhile
-  };
-  if (is_kept())
-    return decide([holds, rank = part->rank, replicas = self_.replicas](View& next) {
-      const auto copied = std::ranges::find(next.members, rank, &Member::rank);
-      if (copied == next.members.end() || !holds(next, *copied)) return base::Status(MV_ESTATE, "");
-      take_copy(next, *copied, replicas);
-      return base::Status();
-    });
-  if (!holds(view_, *part)) return;
-  take_copy(view_, *part, self_.replicas);
-  owner_.on_part_moved(*part);
-  publish();
-}
-
 void Cluster::on_cancel(const rpc::Asked& asked) {
   if (barrier_.withdraw(asked, [&](base::Peer peer) { return doing(peer, owner_.known_waits()); })) return;
-  if (std::erase_if(early_, [&](const Early& early) { return early.asked == asked; }) > 0)
-    return server_.fail(asked, base::error(MV_ETIMEOUT, "the cluster is complete, and no process whose place this one could take was lost"));
-  if (std::erase_if(early_requests_, [&](const auto& early) { return early.first == asked; }) > 0)
-    return server_.fail(asked, base::error(MV_ETIMEOUT, "the next master has not begun"));
-  if (phase_ != Phase::kJoining) return;
-  const std::string missing = arrivals_.text();
-  if (arrivals_.withdraw(asked)) server_.fail(asked, base::error(MV_ETIMEOUT, "{}", missing));
+  if (newcomers_.withdraw(asked)) return;
+  if (held_requests_.withdraw(asked)) return;
+  founding_.withdraw(asked);
 }
 
 /// What a worker does that has not arrived at a barrier, as far as the master knows without asking it.
@@ -101,165 +117,101 @@ std::string Cluster::doing(base::Peer peer, const std::vector<Wait>& waits) cons
 
 // ---- connections
 
+void Cluster::start() {
+  heartbeat_.start();
+  joining_.start();
+  founding_.start();
+}
+
 void Cluster::on_connected(base::Peer peer, const std::string& address) {
   contacts_.connected(peer, address);
   client_.on_connected(peer);
-  if (!is_master() && phase_ == Phase::kJoining && master_ == base::kNobody && address == masters_[asked_master_]) {
-    master_ = peer;
-    ask_to_join();
-  }
-  if (peer == master_) meets_master_ = false;
-  if (peer == master_ && awaits_master()) awaited_until_ = elect_at_ = tell_at_ = base::kNever;
-  if (view_.epoch > 0) send_ping(peer);
-  ready_if_all_ready();
+  joining_.connected(peer, address);
+  if (peer == roster_.master()) roster_.set_meets_master(false);
+  if (peer == roster_.master() && election_.awaits_master()) election_.end();
+  if (roster_.view().epoch > 0) heartbeat_.ping(peer);
+  readiness_.look_again();
 }
 
 void Cluster::on_dial_failed(const std::string& address, const base::Status& why) {
-  if (phase_ == Phase::kFailed) return;
-  if (phase_ == Phase::kReady) {  // dial a late member until it is there; other members report lost ones
-    const auto wanted = [&](const Member& m) { return m.address == address && needs(m) && !contacts_.is_connected(m.peer); };
-    const auto member = std::ranges::find_if(view_.members, wanted);
-    if (member == view_.members.end()) return;
-    const base::Peer peer = member->peer;
-    Contact& contact = contacts_[peer];
-    if (is_refused_for_long(*member, contact, why)) {
-      link_.close(peer);
-      return on_lost(peer, base::error(MV_EPEERLOST, "it and this process can't connect: {}", why.text()));
-    }
-    const bool has_never_met = !is_kept() && master_since_ > 0 && contact.epoch == 0;  // a new master meets all members: only their silence counts
-    if (++contact.failed_dials < kMostFailedDials || has_never_met || !judges_alone(peer)) {
-      return dial_later(address);
-    }
-    link_.close(peer);
-    return on_lost(peer, why);
-  }
-  if (why.code() != MV_EUNREACHABLE) return fail(why);
-  last_dial_ = why;
-  if (phase_ == Phase::kJoining && address == masters_[asked_master_]) asked_master_ = (asked_master_ + 1) % masters_.size();
-  dial_later(phase_ == Phase::kJoining ? masters_[asked_master_] : address);
+  if (standing_.phase() == Phase::kFailed) return;
+  if (standing_.phase() != Phase::kReady) return joining_.dial_failed(address, why);
+  // A late member is dialed until it is there. Other members report lost ones.
+  const auto loss = connector_.dial_failed(address, why);
+  if (!loss) return;
+  link_.close(loss->peer);
+  on_lost(loss->peer, loss->why);
 }
 
-/// The log says once which member can't be connected with. One that lives, but refuses this process or is refused by it, will do so for ever, as
-/// with a wrong certificate: then true, and what waits for the member fails. With replicas, servers report that to the master.
-bool Cluster::is_refused_for_long(const Member& member, Contact& contact, const base::Status& why) {
-  if (contact.dials_fail_since == base::kNever) contact.dials_fail_since = clock_.now();
-  const bool is_refused = why.code() != MV_EUNREACHABLE;
-  const base::Nanos since = clock_.now() - contact.dials_fail_since;
-  if ((is_refused || since > self_.heartbeat_timeout) && !std::exchange(contact.told_of_failed_dials, true))
-    base::log_warn("can't connect with {}, and tries again: {}", view_.name(member.peer), why.text());
-  return is_refused && !is_kept() && since > self_.heartbeat_timeout;
-}
-
-void Cluster::dial_later(const std::string& address) { redial_[address] = clock_.now() + kRedialAfter; }
-
-bool Cluster::needs(const Member& member) const {
-  const Member* self = view_.find(self_.peer);
-  if (member.peer == self_.peer || member.state == State::kLost) return false;
-  // A finished worker may still be a server.
-  if (member.state == State::kFinished && member.peer != master_ && !member.is_server()) return false;
-  // With a keeper, each server may be the master one day.
-  if (is_kept() && (self->is_server() || member.is_server())) return true;
-  return member.peer == master_ || is_master() || contacts_.is_wanted(member.peer);
-}
-
-/// Whether this node may have requests for that member, or the member for this node.
-bool Cluster::may_need(const Member& member) const {
-  if (member.peer == self_.peer || member.state == State::kLost) return false;
-  if (needs(member)) return true;
-  return (member.state == State::kHere || member.is_server()) && view_.need_each_other(*view_.find(self_.peer), member);
+void Cluster::await_goodbyes(std::function<void()> told) {
+  standing_.set_drained();
+  newcomers_.settle();
+  departure_.await_goodbyes(std::move(told));
 }
 
 void Cluster::connect_with_all() {
-  for (const Member& member : view_.members) {
-    if (!may_need(member)) continue;
-    want(member.peer, Dialer::kSelf);
-    if (has_left_) send_leave(member.peer, std::make_shared<rpc::Ignored>());
+  for (const Member& member : roster_.view().members) {
+    if (!roster_.may_need(member)) continue;
+    connector_.want(member.peer, Dialer::kSelf);
+    departure_.leave_late(member.peer);
   }
 }
 
-size_t Cluster::unconnected() const {
-  return static_cast<size_t>(std::ranges::count_if(
-      view_.members, [&](const Member& member) { return may_need(member) && !contacts_.is_connected(member.peer); }));
+// ---- heartbeat
+
+void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
+  Contact& contact = contacts_[from];
+  contact.epoch = std::max(contact.epoch, ping.epoch());
+  if (from == roster_.master()) roster_.set_master_is_undecided(ping.undecided());
+  if (roster_.is_master()) contact.waits = wire::text_of(ping.waits()).substr(0, kLongestWait);
+  if (roster_.is_master() && ping.epoch() >= roster_.master_since()) barrier_.follow(from, ping.barriers(), ping.losses());
+  // Its newest view may be on its way. If it was lost, the member asks again.
+  const bool lacks_view = ping.epoch() < roster_.view().epoch && ping.epoch() > 0 && roster_.view().find(from) != nullptr;
+  if ((roster_.is_master() || standing_.has_given_role()) && !publisher_.is_due() && lacks_view) publisher_.tell_again(from, contact, ping.epoch());
+  if (ping.asks() != 0 && (roster_.is_member(from) || from == roster_.master())) heartbeat_.ping(from, 0, ping.asks());
+  contacts_.answered(contact, ping.answers());
+  newcomers_.settle_soon();
+  readiness_.look_again();
 }
 
-/// True for a finished member that is not connected and not needed: no connection to it will ever be made.
-bool Cluster::ended_unmet(const Member& member) const {
-  return member.state == State::kFinished && member.peer != self_.peer && !may_need(member) && !contacts_.is_connected(member.peer);
-}
-
-void Cluster::want(base::Peer peer, Dialer dialer) {
-  const Contact* const known = contacts_.find(peer);
-  if (known != nullptr && known->wanted && known->connected) return;
-  const Member* member = view_.find(peer);
-  if (member == nullptr || peer == self_.peer || member->state == State::kLost || ended_unmet(*member)) return;
-  Contact& contact = contacts_[peer];
-  const bool is_new = !std::exchange(contact.wanted, true);
-  if (contact.connected) return;
-  if (is_new) contact.heard = clock_.now();
-  if (dialer == Dialer::kHigherRank && view_.find(self_.peer)->rank < member->rank) return;
-  if (!std::exchange(contact.dialed, true)) link_.dial(member->address);
-}
-
-bool Cluster::all_workers_gone() const {
-  // Nobody will tell this node of the end of a worker that it has never met.
-  const auto may_call = [this](const Member& member) {
-    return member.is_worker() && member.state == State::kHere && (member.peer == self_.peer || contacts_.is_connected(member.peer));
-  };
-  if (!cut_off_.ok() && !contacts_.is_connected(master_)) return std::ranges::none_of(view_.members, may_call);
-  if (is_kept() && cut_off_.ok() && is_master()) return decided_.workers_gone();
-  if (is_master()) {  // after a change of the master, all have to hear of it
-    const auto is_unmet = [this](const Member& member) {
-      return member.is_server() && needs(member) && contacts_.is_wanted(member.peer) && !contacts_.is_connected(member.peer);
-    };
-    return view_.workers_gone() && (is_kept() || master_since_ == 0 || told_gone_ || std::ranges::none_of(view_.members, is_unmet));
+void Cluster::beat(base::Nanos now) {
+  auto silent = heartbeat_.beat(now);
+  const bool misses_members = std::ranges::any_of(silent, [this](const auto& silence) { return roster_.is_member(silence.peer); });
+  // A master that hears from too few voters can decide nothing. If the others still hear from it, they can choose another master only after its end.
+  const bool decides = roster_.is_master() && roster_.is_kept() && !standing_.is_cut_off() && !standing_.is_drained() && !roster_.decided().workers_gone();
+  if (misses_members && decides && !keeping_.is_quorum(heartbeat_.heard())) {
+    const auto longest = std::ranges::max(silent, {}, &Heartbeat::Silence::span).span;
+    if (longest > self_.heartbeat_timeout + 4 * heartbeat_.interval())
+      return cut_off_.cut_off(base::error(MV_EPEERLOST, "this process, the master, does not hear from most of the processes that decide about the members"));
+    silent.clear();  // the others may be slow
   }
-  return has_lost_master() ? view_.workers_gone() : told_gone_;
-}
-
-bool Cluster::has_lost_master() const {
-  return !is_master() && !meets_master_ && !contacts_.is_connected(master_);
+  for (const auto& [peer, span] : silent) {
+    link_.close(peer);
+    // Not for other losses: at Ctrl-C all processes end at once, and their last words are the launcher's.
+    if (roster_.is_master() && roster_.view().find(peer) != nullptr)
+      base::log_warn("{} is lost: nothing heard from it for {:.2g} s", roster_.view().name(peer), base::seconds(span));
+    on_lost(peer, base::error(MV_EPEERLOST, "nothing heard from it for {:.2g} s", base::seconds(span)));
+  }
+  disputes_.report();
+  strangers_.watch(now);
+  founding_.tell_of_missing(now);
 }
 
 // ---- time
 
 base::Nanos Cluster::next_deadline() const {
-  base::Nanos next = std::min({next_beat_, give_up_, settle_at_, publish_at_, keeping_deadline()});
-  for (const auto& [address, at] : redial_) next = std::min(next, at);
-  return next;
+  return std::min({heartbeat_.next_deadline(), joining_.next_deadline(), newcomers_.next_deadline(), publisher_.next_deadline(), connector_.next_deadline(), keeping_deadline()});
 }
 
 void Cluster::tick() {
   const base::Nanos now = clock_.now();
-  for (auto at = redial_.begin(); at != redial_.end();) {
-    if (at->second > now) {
-      ++at;
-      continue;
-    }
-    const std::string address = at->first;
-    at = redial_.erase(at);
-    if (!asks_again(address)) link_.dial(address);
-  }
-  if (now >= give_up_) give_up_joining();
-  if (now >= settle_at_) settle_early();
-  if (now >= publish_at_) send_to_all();
+  for (const std::string& address : connector_.due(now))
+    if (!joining_.asks_again(address)) link_.dial(address);
+  if (now >= joining_.next_deadline()) joining_.give_up(founding_.missing());
+  if (now >= newcomers_.next_deadline()) newcomers_.settle();
+  if (now >= publisher_.next_deadline()) publisher_.send_to_all();
   tick_keeping(now);
-  if (now >= next_beat_) beat(now);
-}
-
-// ---- status
-
-const char* Cluster::phase() const {
-  switch (phase_) {
-    case Phase::kJoining:
-      return "joining";
-    case Phase::kConnecting:
-      return "connecting";
-    case Phase::kReady:
-      return "ready";
-    case Phase::kFailed:
-      break;
-  }
-  return "failed";
+  if (now >= heartbeat_.next_deadline()) beat(now);
 }
 
 }  // namespace mv::cluster

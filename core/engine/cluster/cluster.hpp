@@ -1,35 +1,51 @@
 #pragma once
 // Membership: joining, ranks, heartbeat, and the detection of lost members.
 
-#include <algorithm>
-#include <deque>
+#include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
-#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
-#include "engine/cluster/admission.hpp"
-#include "engine/cluster/arrivals.hpp"
 #include "engine/cluster/barrier.hpp"
+#include "engine/cluster/connector.hpp"
 #include "engine/cluster/contacts.hpp"
+#include "engine/cluster/cut_off.hpp"
+#include "engine/cluster/decisions.hpp"
+#include "engine/cluster/departure.hpp"
+#include "engine/cluster/disputes.hpp"
+#include "engine/cluster/election.hpp"
+#include "engine/cluster/endings.hpp"
+#include "engine/cluster/founding.hpp"
+#include "engine/cluster/heartbeat.hpp"
+#include "engine/cluster/held_requests.hpp"
+#include "engine/cluster/joining.hpp"
+#include "engine/cluster/keeping.hpp"
+#include "engine/cluster/master_calls.hpp"
+#include "engine/cluster/newcomers.hpp"
 #include "engine/cluster/news.hpp"
-#include "engine/cluster/quorum_keeper.hpp"
+#include "engine/cluster/owner.hpp"
+#include "engine/cluster/publisher.hpp"
+#include "engine/cluster/readiness.hpp"
+#include "engine/cluster/relocation.hpp"
+#include "engine/cluster/role_transfer.hpp"
+#include "engine/cluster/roster.hpp"
 #include "engine/cluster/self.hpp"
+#include "engine/cluster/standing.hpp"
+#include "engine/cluster/strangers.hpp"
 #include "engine/cluster/view.hpp"
-#include "engine/cluster/view_log.hpp"
 #include "engine/rpc/client.hpp"
 #include "engine/rpc/server.hpp"
 
 namespace mv::cluster {
 
 /// The membership protocol of one node. All processes join at the master, at first rank 0, which answers when all of
-/// them have arrived. Each stays connected with the master, and they confirm to each other with a Ping that they know the view.
-/// After that, the protocol handles heartbeats, losses, departures, and new processes that take the places of lost ones.
-/// Other members connect when one of them first has a request for the other (see want()), so a cluster of n processes
-/// starts with n - 1 connections.
+/// them have arrived. Each stays connected with the master, and they confirm to each other with a Ping that they know the
+/// view. After that, the protocol handles heartbeats, losses, departures, and new processes that take the places of lost
+/// ones. Other members connect when one of them first has a request for the other (see want()), so a cluster of n
+/// processes starts with n - 1 connections.
 ///
 /// A change of the membership is sent as the members that have changed since the view that the receiver has: see ViewLog.
 /// The master knows that view from the receiver's pings and from what it has sent on this connection. A member that lacks
@@ -39,109 +55,74 @@ namespace mv::cluster {
 /// and servers connect with each other then, because no other process tells them which members have left. A master that drains first gives
 /// its role to another server. With replicas, all servers are connected with each other and with all workers from the
 /// start, since each may be the master one day. The master writes each view to a keeper before any process acts on it.
-/// When the master is lost, another server takes its place (mastership.cpp). A member's view is then a decided one, plus
-/// the losses that this node itself has noticed since.
+/// When the master is lost, another server takes its place. A member's view is then a decided one, plus the losses that
+/// this node itself has noticed since.
+///
+/// This class connects the parts of the protocol, gives each of them its messages and its time, and applies what all of
+/// them change: a member is lost, has finished or is replaced (losses.cpp), a newer view (views.cpp) or another master
+/// (mastership.cpp). It handles View, Ping, Leave, Abort and Unreachable. The parts, each of which owns its own state:
+///  - what this node knows: Roster, Standing, Contacts, News
+///  - how it joins: Joining, Connector, Readiness; on the master Founding, Newcomers, Strangers
+///  - how members hear of each other: Heartbeat, Publisher, Disputes
+///  - what the master decides: Endings, Relocation, Barrier; with replicas by Decisions and Keeping
+///  - another master: Election, RoleTransfer, HeldRequests, MasterCalls
+///  - the end: Departure, CutOff
 /// Loop thread only.
 class Cluster {
  public:
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    /// The ranks are known; requests may arrive from now on.
-    virtual void on_view(const View& view) = 0;
-    /// All members that this node needs are connected and ready.
-    virtual void on_ready() = 0;
-    /// on_ready() will never be called.
-    virtual void on_failed(const base::Status& why) = 0;
-    /// Each is called at most once for a member; on_member_finished() also for this node. A member that only this node had
-    /// lost may finish afterwards.
-    virtual void on_member_finished(const Member& member) = 0;
-    virtual void on_member_lost(const Member& member, const base::Status& why) = 0;
-    /// Nothing of this worker counts from now on. With a keeper, only the master decides that: as long as this node alone
-    /// has lost the worker, the worker may continue elsewhere, and repeat there the requests that this node has not answered. May be called
-    /// again for the same worker.
-    virtual void on_worker_lost(const Member& /*worker*/, const base::Status& /*why*/) {}
-    /// This node is cut off for good, see Cluster::is_deposed(). From now on, nothing that it does may reach its back-ups.
-    virtual void on_deposed() {}
-    /// A new process has taken the place of a lost worker or server.
-    virtual void on_member_joined(const Member& member) = 0;
-    /// This node has lost a server, whose worker may have finished before. The master may then declare the server lost
-    /// and name a stand-in: see Member::is_out.
-    virtual void on_server_missed(const Member&, const base::Status&) {}
-    /// The master has decided which process serves the part of this server from now on, keeps a copy of it, or gets a
-    /// copy.
-    virtual void on_part_moved(const Member& /*part*/) {}
-    /// A server is draining, perhaps this one, because fewer servers are wanted: its parts are being copied to
-    /// others.
-    virtual void on_member_draining(const Member& /*member*/) {}
-    /// The master has given this node's parts to their new servers: see hand_over().
-    virtual void on_drained() {}
-    /// Another process is the master now. Requests to the former master have ended without an answer, or will.
-    virtual void on_new_master() {}
-    /// This node will hear of no more decisions about the members; see Cluster::is_deposed().
-    virtual void on_cut_off(const base::Status&) {}
-    /// A view came from the master, or the master is lost: all_workers_gone() may have changed.
-    virtual void on_news() = 0;
-    /// Requests of this peer were dropped before this node knew it as a member: it should send them again.
-    virtual void on_welcome(base::Peer) {}
-    /// The waits of all members that this node knows of, for messages.
-    virtual std::vector<Wait> known_waits() const { return {}; }
-    /// The call in which this node's program waits, for messages of other nodes; empty if there is none.
-    virtual std::string own_wait() const { return {}; }
-  };
+  using Owner = cluster::Owner;
 
   Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self);
 
   void start();
   /// The master is to be met at this address now. Does nothing once this process has its place.
-  void ask_at(const std::string& address);
-  const View& view() const { return view_; }
+  void ask_at(const std::string& address) { joining_.ask_at(address); }
+  const View& view() const { return roster_.view(); }
   /// The view, in which no worker is lost only because this node has noticed that: see Owner::on_worker_lost().
-  View certain_view() const;
+  View certain_view() const { return roster_.certain_view(); }
   /// Whether this process has come to a cluster that was complete already: the first list of members is number 1.
-  bool came_late() const { return joined_epoch_ > 1; }
-  base::Peer master() const { return master_; }
+  bool came_late() const { return standing_.joined_epoch() > 1; }
+  base::Peer master() const { return roster_.master(); }
   /// The barriers that this worker has passed, with those that were over when it joined.
-  uint64_t barriers_passed() const { return passed_; }
+  uint64_t barriers_passed() const { return calls_.passed(); }
   /// True when no worker will make requests any more. While the master is connected, it decides this. Even if this node
   /// has seen all workers leave, the master may have given the place of a lost one to a process that this node does not
   /// know yet.
-  bool all_workers_gone() const;
+  bool all_workers_gone() const { return roster_.all_workers_gone(); }
   /// Marks this node as finished in its own view.
-  void finish_self();
+  void finish_self() { mark_finished(self_.peer); }
 
   /// Enters the barrier at the master. All adds of this worker must be applied before.
-  void barrier(rpc::PendingRef pending);
+  void barrier(rpc::PendingRef pending) { calls_.barrier(std::move(pending)); }
   /// As rpc::Client::cancel() and abandon().
-  void cancel_barrier(const rpc::Pending* pending);
-  void abandon_barrier(const rpc::Pending* pending, const base::Status& status);
+  void cancel_barrier(const rpc::Pending* pending) { calls_.cancel_barrier(pending); }
+  void abandon_barrier(const rpc::Pending* pending, const base::Status& status) { calls_.abandon_barrier(pending, status); }
   /// Notifies all leave_targets() that this worker has finished, with one of `pendings` for each. Members that connect
   /// because the master is lost are notified, too.
-  void leave(const std::vector<rpc::PendingRef>& pendings);
+  void leave(const std::vector<rpc::PendingRef>& pendings) { departure_.leave(pendings); }
   /// Tells all connected members that this node has failed, and why. Each closes its connection then; `told` runs when
   /// all have, once. From now on losses are not reported to the owner.
-  void abort(const std::string& why, std::function<void()> told);
+  void abort(const std::string& why, std::function<void()> told) { departure_.abort(why, std::move(told)); }
   /// Asks the master to choose servers for copies of the parts that this node serves, because this node is draining.
-  void drain(rpc::PendingRef pending);
+  void drain(rpc::PendingRef pending) { calls_.drain(std::move(pending)); }
   /// Asks the master for this number of servers, see begin_resize().
-  void resize(uint32_t servers, rpc::PendingRef pending);
+  void resize(uint32_t servers, rpc::PendingRef pending) { calls_.resize(servers, std::move(pending)); }
   /// Asks the master to let the copies of these parts (1 + ranks) take over. This node has stopped serving them. If it
   /// is draining, either on_drained() follows, or `pending` ends with an error.
-  void hand_over(const std::vector<uint32_t>& parts, rpc::PendingRef pending);
+  void hand_over(const std::vector<uint32_t>& parts, rpc::PendingRef pending) { calls_.hand_over(parts, std::move(pending)); }
   /// The parts are handed over. `told` runs when all members know it and have closed their connections, except for the
   /// master that this node has asked. From now on losses are not reported to the owner.
   void await_goodbyes(std::function<void()> told);
-  /// Connects this node with a member that is not the master. kHigherRank: both sides call it. kSelf: the other side need
-  /// not know that it is wanted.
-  enum class Dialer { kHigherRank, kSelf };
-  void want(base::Peer peer, Dialer dialer = Dialer::kHigherRank);
+  using Dialer = cluster::Dialer;
+  /// Connects this node with a member that is not the master.
+  void want(base::Peer peer, Dialer dialer = Dialer::kHigherRank) { connector_.want(peer, dialer); }
   /// Connects this node with all members for which it may have requests, and they for it.
   void connect_with_all();
   /// The number of those that are not connected.
-  size_t unconnected() const;
+  size_t unconnected() const { return roster_.unconnected(); }
   /// The peers that leave() notifies: the master, and the servers and wanted peers that this node is or will be connected
   /// with. The master tells the others.
-  std::vector<base::Peer> leave_targets() const;
+  std::vector<base::Peer> leave_targets() const { return roster_.leave_targets(); }
 
   void on_connected(base::Peer peer, const std::string& address);
   void on_dial_failed(const std::string& address, const base::Status& why);
@@ -149,42 +130,42 @@ class Cluster {
   /// A message, or a part of one, came from this peer.
   void heard(base::Peer peer) { contacts_.heard(peer); }
   /// True for a member of the view that is not lost.
-  bool is_member(base::Peer peer) const;
+  bool is_member(base::Peer peer) const { return roster_.is_member(peer); }
   /// Whether this peer is one of these senders.
-  bool may_send(base::Peer peer, Sender sender) const;
+  bool may_send(base::Peer peer, Sender sender) const { return roster_.may_send(peer, sender); }
   /// Decides about a message from a peer that is not a member. True: process it. False: it was refused, or it was
   /// dropped because the sender may be a member of a view that has not arrived yet. A dropped message is requested
   /// again later. Neither costs memory. `sender`: the permitted senders of the message.
-  bool hears_stranger(base::Peer from, const wire::Message& message, Sender sender);
+  bool hears_stranger(base::Peer from, const wire::Message& message, Sender sender) { return strangers_.hears(from, message, sender); }
 
   /// "joining", "connecting", "ready" or "failed".
-  const char* phase() const;
+  const char* phase() const { return standing_.phase_name(); }
   /// As far as this node knows, not all processes have arrived at the master yet.
-  bool is_joining() const { return view_.members.empty(); }
-  bool is_master() const { return master_ == self_.peer && master_ != base::kNobody; }
+  bool is_joining() const { return roster_.view().members.empty(); }
+  bool is_master() const { return roster_.is_master(); }
   /// Views are decided through a keeper, so the cluster may survive the loss of the master.
-  bool is_kept() const { return keeper_ != nullptr && decided_.epoch > 0; }
+  bool is_kept() const { return roster_.is_kept(); }
   /// The master is lost, and another process may take its place.
-  bool awaits_master() const { return awaited_until_ != base::kNever; }
+  bool awaits_master() const { return election_.awaits_master(); }
   /// No process is or will be the master, as far as this node knows: requests to the master will not be answered.
-  bool has_lost_master() const;
+  bool has_lost_master() const { return roster_.has_lost_master(); }
   /// While a loss is reported to the owner: the master has declared it, so all other members hear of it, too.
   bool all_hear() const { return is_master() || is_declared_; }
   /// With a keeper: the master is lost and awaited, or it can't decide about the members now, because the keeper, or most of
-  /// those that vote, do not answer. It may decide later, or end: see patience_until().
-  bool awaits_decision() const { return awaits_master() || master_is_undecided_ || is_undecided(); }
+  /// those that vote, do not answer. It may decide later, or end: see Decisions::patience_until().
+  bool awaits_decision() const { return awaits_master() || roster_.master_is_undecided() || decisions_.is_undecided(); }
   /// The newest view that is decided. view() may be between it and the one before, while owners hear of the changes.
-  const View& decided() const { return is_kept() ? decided_ : view_; }
+  const View& decided() const { return roster_.decided(); }
   /// MV_OK, or why this node hears of no more decisions about the members.
-  const base::Status& why_cut_off() const { return cut_off_; }
+  const base::Status& why_cut_off() const { return standing_.why_cut_off(); }
   /// Likewise, or why a server that ends may have ended without the others: it has lost the master, and workers whose loss nobody has decided.
-  base::Status why_left_alone() const;
+  base::Status why_left_alone() const { return roster_.why_left_alone(); }
   /// This process was declared lost; or it is a master without a majority; or it is a server that no process can tell whether
   /// the workers that it has lost are lost. Other processes serve its parts, or may do so later.
-  bool is_deposed() const { return !cut_off_.ok() && is_deposed_; }
+  bool is_deposed() const { return standing_.is_deposed(); }
   /// Views are decided through this keeper instead of by the voters. The keeper must outlive this object. Before
   /// start().
-  void use_keeper(Keeper& keeper) { keeper_ = &keeper; }
+  void use_keeper(Keeper& keeper) { keeping_.use(keeper); }
   const Self& self() const { return self_; }
   /// The connections of this node.
   Contacts& contacts() { return contacts_; }
@@ -193,9 +174,9 @@ class Cluster {
   News& news() { return news_; }
   const News& news() const { return news_; }
   /// Requests for some number of servers that this node has accepted as the master.
-  uint64_t resizes() const { return resizes_; }
+  uint64_t resizes() const { return relocation_.resizes(); }
   /// On the master while joining: which processes have not arrived; otherwise "".
-  std::string missing_joiners() const;
+  std::string missing_joiners() const { return founding_.missing(); }
   /// On the master: the workers that wait in barriers.
   std::vector<Wait> waits() const { return barrier_.waits(clock_.now()); }
 
@@ -205,151 +186,33 @@ class Cluster {
   void on_ping(base::Peer from, const wire::Ping& ping);
   void on_abort(base::Peer from, const wire::Abort& abort);
   void on_unreachable(base::Peer from, const wire::Unreachable& note);
-  void on_vote(base::Peer from, const wire::Vote& vote);
+  void on_vote(base::Peer from, const wire::Vote& vote) { keeping_.on_vote(from, vote); }
 
   base::Nanos next_deadline() const;
   void tick();
 
   /// Sends a ping that asks for an answer to all connected peers.
-  void ask_all();
+  void ask_all() { heartbeat_.ask_all(); }
 
  private:
-  class JoinPending;
-  class Visit;
-
-  // on the master
-  /// A waiting Join: the process whose place it wants may have died without this node having noticed.
-  struct Early {
-    rpc::Asked asked;
-    std::vector<std::byte> header;
-    base::Nanos until;
-  };
-  void join(const rpc::Asked& asked, const wire::Message& message);
-  bool may_become_vacant(const wire::Join& request, bool asked) const;
-  bool is_to_be_vacant(const wire::Join& request) const;
-  void settle_early();
-  base::Status check_joiner(base::Peer joiner, const wire::Join& request);
-  static Member* vacancy(View& view, const wire::Join& request);
-  void rejoin(const rpc::Asked& asked, std::vector<std::byte> header);
-  static void take_place(Member& place, base::Peer peer, const wire::Join& request);
-  base::Frame join_answer(const View& view);
-  void answer_join(const rpc::Asked& asked, const View& view, base::Frame answer);
-  void point_to_master(const rpc::Asked& asked);
-  void found(View view);
-  void complete_if_all_here();
-  void publish();
-  void send_to_all();
-  void note_view();
-  void tell_members(const View& view);
-  base::Nanos between_views() const;
+  Keeping::Events keeping_events();
   std::string doing(base::Peer peer, const std::vector<Wait>& waits) const;
-  void leave_asked(const rpc::Asked& asked);
-  bool declare_out(Member& member);
-  void decide_end(base::Peer worker);
-  void decide_loss(Member& member, bool fails_barriers, const base::Status& why);
-  void copied(const rpc::Asked& asked, const wire::Copied& note);
-  void drain_asked(const rpc::Asked& asked);
-  void resize_asked(const rpc::Asked& asked, uint32_t servers);
-  void move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers);
-  void hand_over_asked(const rpc::Asked& asked, const wire::HandOver& request);
-  bool goes_on_without(const Member& member, base::Peer peer) const;
-  // changes of the master, and with a keeper its decisions: mastership.cpp
-  using Change = std::function<base::Status(View& next)>;
-  using Decided = std::function<void(const base::Status& refused, const View& view)>;
-  struct Decision {
-    Change change;
-    Decided done;
-    base::Status refused = {};
-  };
-  void begin_keeping();
-  void warn_of_few_voters() const;
-  void send_vote(base::Peer to, const QuorumKeeper::Vote& vote);
-  void decide(Change change, Decided done = nullptr);
-  void write_next();
-  void end_decisions(size_t count, const View& view);
-  void hold(const View& next, size_t count);
-  void read_keeper();
-  void take_decided(const View& view);
-  void take_view(const View& newer, bool workers_gone);
-  bool take_own_place(const View& newer);
-  void change_master(const View& newer);
-  base::Peer successor() const;
-  void give_role(base::Peer to);
-  void take_role();
-  void meet(base::Peer peer);
-  void keep_request(const rpc::Asked& asked, const wire::Message& request);
-  void drop_requests(const base::Status& why);
-  void fail_request(const rpc::Asked& asked, const wire::Message& request, const base::Status& why);
-  void miss_master(const base::Status& why);
-  base::Status why_role_is_given() const;
-  void follow_master();
-  void decide_noticed();
-  bool can_replace_master() const;
-  void await_master(const base::Status& why);
-  void tell_servers();
-  std::string why_no_master() const;
-  std::string why_undecided() const;
-  bool has_keeper_trouble() const { return quorum_ == nullptr && !keeper_trouble_.ok(); }
-  void stand_for_master();
-  void cut_off(const base::Status& why);
-  void depose();
-  bool is_undecided_loss(const Member& member) const;
-  struct Accused {
-    base::Peer by;
-    base::Nanos since;
-  };
-  bool keep_early(const rpc::Asked& asked, const wire::Message& message);
-  base::Nanos starved(base::Nanos now) const { return std::max(base::Nanos(0), now - last_beat_ - 2 * interval()); }
-  base::Peer choose_lost(const Member& reporter, const Member& reported);
-  bool was_silent(base::Peer peer) const;
-  bool can_spare(const Member& server) const;
-  void drop_decisions(const base::Status& why);
-  bool hears_quorum();
-  bool is_undecided() const { return is_master() && undecided_since_ != base::kNever; }
-  base::Nanos tell_undecided_every() const { return self_.heartbeat_timeout / 4; }
-  base::Nanos patience_until() const;
+  void beat(base::Nanos now);
   base::Nanos keeping_deadline() const;
   void tick_keeping(base::Nanos now);
-  void leave_master(rpc::PendingRef pending);
-  void ask_master(const std::shared_ptr<Visit>& visit);
-  void visited(const std::shared_ptr<Visit>& visit, const base::Status& status, const wire::Message* answer);
-  static void end_visit(Visit& visit, const base::Status& status);
-  std::shared_ptr<Visit> visit_of(const rpc::Pending* pending) const;
-  // on every member
-  void ask_to_join();
-  void give_up_joining();
-  base::Peer connected_at(const std::string& address);
-  bool asks_again(const std::string& address);
-  void dial_later(const std::string& address);
-  void joined(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload);
-  void adopt(View view);
-  void ready_if_all_ready();
-  void fail(const base::Status& why);
+  // newer views
+  void take_held(const View& view);
+  void take_decided(const View& view);
+  void take_view(const View& newer, bool workers_gone);
+  void change_master(const View& newer);
+  void follow_master();
+  void miss_master(const base::Status& why);
+  // members
   void mark_lost(base::Peer peer, const base::Status& why);
   void declare_lost(base::Peer peer, const base::Status& why);
-  std::string lost_before(base::Peer peer) const;
   void mark_finished(base::Peer peer);
   void learn_finished(Member& worker);
   void replace(const Member& member);
-  void forget_former(const Member& place);
-  void send_ping(base::Peer to, uint64_t asks = 0, uint64_t answers = 0);
-  size_t index_of_master(const std::string& address);
-  void dial_master();
-  void send_leave(base::Peer to, rpc::PendingRef pending);
-  bool judges_alone(base::Peer peer) const;
-  bool is_refused_for_long(const Member& member, Contact& contact, const base::Status& why);
-  void beat(base::Nanos now);
-  void report_unreachable();
-  void tell_of_arrivals(base::Nanos now);
-  void abort_if_all_told();
-  bool needs(const Member& member) const;
-  bool may_need(const Member& member) const;
-  bool ended_unmet(const Member& member) const;
-  void turn_away(base::Peer peer, rpc::Seq request, const base::Status& why);
-  void welcome();
-  void watch_strangers(base::Nanos now);
-  bool may_yet_join(base::Peer peer) const;
-  base::Nanos interval() const { return self_.heartbeat_timeout / 10; }
 
   const base::Clock& clock_;
   base::Link& link_;
@@ -358,58 +221,31 @@ class Cluster {
   Owner& owner_;
   const Self self_;
   wire::FrameBuilder builder_;
-  View view_;
-  uint64_t joined_epoch_ = 0;
-  size_t missing_ = 0;  ///< while connecting: the place of a member that was not ready
-  base::Nanos published_{0}, publish_at_ = base::kNever;  ///< on the master: the last publish(), and the one that is due
-  ViewLog log_;   ///< on the master, and with a keeper on every member
-  View noted_;    ///< on a master without a keeper: the last view of log_. With a keeper that is decided_
-  bool has_left_ = false;   ///< leave() was called
-  bool told_gone_ = false;  ///< View::workers_gone() of the master's last view
-  Barrier barrier_;
-  base::Peer master_ = base::kNobody;
-  Arrivals arrivals_;  ///< on the master
   Contacts contacts_;
+  Standing standing_;
+  Roster roster_;
+  Publisher publisher_;
+  HeldRequests held_requests_;
+  Barrier barrier_;
+  Keeping keeping_;
+  Decisions decisions_;
+  Election election_;
+  MasterCalls calls_;
+  Heartbeat heartbeat_;
+  Disputes disputes_;
+  Connector connector_;
+  Joining joining_;
+  Founding founding_;
+  Newcomers newcomers_;
+  Strangers strangers_;
+  Readiness readiness_;
+  Relocation relocation_;
+  Departure departure_;
+  Endings endings_;
+  RoleTransfer role_transfer_;
+  CutOff cut_off_;
   News news_;
-  std::vector<Early> early_;  ///< on the master
-  std::vector<std::pair<rpc::Asked, std::vector<std::byte>>> early_requests_;  ///< their headers: see keep_request()
-  base::Nanos settle_at_ = base::kNever;
-  std::map<std::string, base::Nanos> redial_;  ///< addresses to dial again, and when
-  std::shared_ptr<JoinPending> joining_;
-  base::Status last_dial_;
-  base::Nanos give_up_ = base::kNever;  ///< deadline of joining
-  base::Nanos started_ = base::kNever, next_beat_{0}, last_beat_{0};
-  base::Nanos notice_at_ = base::kNever;  ///< the master while joining: when to log the missing processes
-  std::function<void()> aborted_;  ///< see abort() and await_goodbyes()
-  bool is_drained_ = false;        ///< this node has handed its parts over
-  bool has_given_role_ = false;    ///< see give_role()
-  bool meets_master_ = false;      ///< without replicas: the role of the master is new, and the two are not connected yet
-  // joining
-  std::vector<std::string> masters_;  ///< the possible addresses of the master
-  size_t asked_master_ = 0;           ///< index of the one in use
-  // with a keeper
-  std::unique_ptr<QuorumKeeper> quorum_;  ///< the built-in keeper; null: another one
-  Keeper* keeper_ = nullptr;
-  base::Status keeper_trouble_;  ///< of the last read or write
-  View decided_;              ///< the newest decided view that this node knows
-  uint64_t revision_ = 0;     ///< the keeper's, of decided_
-  std::deque<Decision> decisions_;  ///< on the master: not decided yet
-  bool is_writing_ = false, is_taking_ = false;
   bool is_declared_ = false;  ///< see all_hear()
-  size_t writing_ = 0;        ///< the first decisions, which the write in progress has
-  base::Nanos undecided_since_ = base::kNever, tell_undecided_at_ = base::kNever, read_at_ = base::kNever;
-  bool master_is_undecided_ = false;  ///< as it has said since the last view
-  base::Status master_lost_, cut_off_;
-  bool is_deposed_ = false;
-  bool may_be_master_ = false;  ///< this server's write as the next master may be in the keeper, which has not said so
-  base::Nanos awaited_until_ = base::kNever, elect_at_ = base::kNever;  ///< without a master: when to give up, and when this server stands for master
-  base::Nanos tell_at_ = base::kNever;  ///< and when to tell the servers of the newest view
-  std::map<base::Peer, Accused> accused_;  ///< on the master: workers that a server has reported, and the first such server
-  uint64_t resizes_ = 0;
-  uint64_t master_since_ = 0;  ///< the first epoch of the present master; 0: it has been the master from the start
-  uint64_t passed_ = 0, told_ = 0;  ///< barriers that this worker has passed, and losses that have failed one
-  std::vector<std::shared_ptr<Visit>> visits_;  ///< requests to the master that have not ended
-  enum class Phase { kJoining, kConnecting, kReady, kFailed } phase_ = Phase::kJoining;
 };
 
 }  // namespace mv::cluster

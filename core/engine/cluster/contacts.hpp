@@ -24,7 +24,7 @@ struct Contact {
   bool spoke_lately = false;  ///< sent a message since note_silence()
   base::Nanos noted{0};       ///< when note_silence() last found such a message
   bool wanted = false;    ///< see Cluster::want()
-  bool dialed = false;    ///< by want(): Cluster::on_dial_failed() repeats it
+  bool dialed = false;    ///< by want(): Connector::dial_failed() repeats it
   uint32_t failed_dials = 0;  ///< since it was last connected
   base::Nanos dials_fail_since = base::kNever;  ///< likewise; kNever: no dial has failed
   bool told_of_failed_dials = false;            ///< in the log

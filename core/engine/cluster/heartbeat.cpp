@@ -1,101 +1,65 @@
-// Heartbeats: members that are connected send each other pings, and one that is silent for too long is lost.
+#include "engine/cluster/heartbeat.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "base/log.hpp"
-#include "engine/cluster/cluster.hpp"
-#include "wire/text.hpp"
-
 namespace mv::cluster {
 
-namespace {
-/// Bytes of the text of a wait.
-constexpr size_t kLongestWait = 200;
-}  // namespace
-
-void Cluster::send_ping(base::Peer to, uint64_t asks, uint64_t answers) {
-  const std::string waits = to == master_ ? owner_.own_wait() : "";
-  link_.send(to, builder_.finish(wire::Body::Ping, wire::CreatePingDirect(builder_.fbb(), view_.epoch, asks, answers, waits.c_str(), passed_, told_, is_undecided())));
+void Heartbeat::start() {
+  last_beat_ = clock_.now();
+  next_beat_ = last_beat_ + interval();
 }
 
-void Cluster::ask_all() {
+void Heartbeat::ping(base::Peer to, uint64_t asks, uint64_t answers) {
+  const std::string waits = to == roster_.master() ? owner_.own_wait() : "";
+  link_.send(to, builder_.finish(wire::Body::Ping, wire::CreatePingDirect(builder_.fbb(), roster_.view().epoch, asks, answers, waits.c_str(), calls_.passed(),
+                                                                          calls_.told(), decisions_.is_undecided())));
+}
+
+void Heartbeat::ping_members() {
+  for (const auto& [peer, contact] : contacts_)
+    if (contact.connected && roster_.is_member(peer)) ping(peer);
+}
+
+void Heartbeat::ask_all() {
   const uint64_t question = contacts_.ask();
   for (const auto& [peer, contact] : contacts_)
-    if (contact.connected) send_ping(peer, question);
+    if (contact.connected) ping(peer, question);
 }
 
-void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
-  Contact& contact = contacts_[from];
-  contact.epoch = std::max(contact.epoch, ping.epoch());
-  if (from == master_) master_is_undecided_ = ping.undecided();
-  if (is_master()) contact.waits = wire::text_of(ping.waits()).substr(0, kLongestWait);
-  if (is_master() && ping.epoch() >= master_since_) barrier_.follow(from, ping.barriers(), ping.losses());
-  // Its newest view may be on its way. If it was lost, the member asks again.
-  const bool is_due = publish_at_ != base::kNever;
-  if ((is_master() || has_given_role_) && !is_due && ping.epoch() < view_.epoch && view_.find(from) != nullptr && ping.epoch() > 0) {
-    link_.send(from, log_.write(builder_, is_kept() ? decided_ : view_, ping.epoch()));
-    contact.told = view_.epoch;
-  }
-  if (ping.asks() != 0 && (is_member(from) || from == master_)) send_ping(from, 0, ping.asks());
-  contacts_.answered(contact, ping.answers());
-  if (!early_.empty()) settle_at_ = clock_.now();
-  ready_if_all_ready();
-}
+/// Time in which this node itself did not run does not count as silence.
+base::Nanos Heartbeat::starved(base::Nanos now) const { return std::max(base::Nanos(0), now - last_beat_ - 2 * interval()); }
 
-void Cluster::beat(base::Nanos now) {
-  // Time in which this node itself did not run does not count as silence.
-  const base::Nanos starved = this->starved(now);
+std::vector<Heartbeat::Silence> Heartbeat::beat(base::Nanos now) {
+  const base::Nanos starved = this->starved(now), timeout = roster_.self().heartbeat_timeout;
   last_beat_ = now;
   next_beat_ = now + interval();
-  std::vector<std::pair<base::Peer, base::Nanos>> silent;
+  std::vector<Silence> silent;
   for (auto& [peer, contact] : contacts_) {
-    if (contact.spoke && now - contact.heard - starved > self_.heartbeat_timeout / 2) contact.silent_until = now;
+    if (contact.spoke && now - contact.heard - starved > timeout / 2) contact.silent_until = now;
     contact.heard = std::exchange(contact.spoke, false) ? now : contact.heard + starved;
-    if (!contact.connected && !judges_alone(peer)) continue;
-    if (now - contact.heard > self_.heartbeat_timeout)
-      silent.emplace_back(peer, now - contact.heard);
+    if (!contact.connected && !roster_.judges_alone(peer)) continue;
+    if (now - contact.heard > timeout)
+      silent.push_back({peer, now - contact.heard});
     else if (contact.connected)
-      send_ping(peer);
+      ping(peer);
   }
-  const bool misses_members = std::ranges::any_of(silent, [this](const auto& entry) { return is_member(entry.first); });
-  if (misses_members && is_master() && is_kept() && cut_off_.ok() && !is_drained_ && !decided_.workers_gone() && !hears_quorum()) {
-    const auto longest = std::ranges::max(silent, {}, [](const auto& entry) { return entry.second; }).second;
-    if (longest > self_.heartbeat_timeout + 4 * interval())
-      return cut_off(base::error(MV_EPEERLOST, "this process, the master, does not hear from most of the processes that decide about the members"));
-    silent.clear();  // the others may be slow
-  }
-  for (const auto& [peer, span] : silent) {
-    link_.close(peer);
-    // Not for other losses: at Ctrl-C all processes end at once, and their last words are the launcher's.
-    if (is_master() && view_.find(peer) != nullptr)
-      base::log_warn("{} is lost: nothing heard from it for {:.2g} s", view_.name(peer), base::seconds(span));
-    on_lost(peer, base::error(MV_EPEERLOST, "nothing heard from it for {:.2g} s", base::seconds(span)));
-  }
-  report_unreachable();
-  watch_strangers(now);
-  tell_of_arrivals(now);
+  return silent;
 }
 
-bool Cluster::was_silent(base::Peer peer) const {
+bool Heartbeat::was_silent(base::Peer peer) const {
   const Contact* const contact = contacts_.find(peer);
   if (contact == nullptr) return false;
-  const base::Nanos now = clock_.now();
-  if (now - contact->heard - starved(now) > self_.heartbeat_timeout / 2) return true;  // the next beat will note it
-  return contact->silent_until != base::kNever && now - contact->silent_until < 2 * self_.heartbeat_timeout;
+  const base::Nanos now = clock_.now(), timeout = roster_.self().heartbeat_timeout;
+  if (now - contact->heard - starved(now) > timeout / 2) return true;  // the next beat will note it
+  return contact->silent_until != base::kNever && now - contact->silent_until < 2 * timeout;
 }
 
-/// Whether this node has to notice by itself that this peer is lost, although the two are not connected. Usually the master reports it, but there
-/// may be no master.
-bool Cluster::judges_alone(base::Peer peer) const {
-  const Member* const member = view_.find(peer);
-  const Contact* const contact = contacts_.find(peer);
-  // With a keeper, another master will report it.
-  const bool is_expected = (contact != nullptr && contact->wanted) || (!is_kept() && member != nullptr && needs(*member));
-  const Member* const master = view_.find(master_);
-  const bool has_ended = master != nullptr && master->state == State::kFinished && has_lost_master();
-  const bool nobody_tells = master != nullptr && (master->state == State::kLost || has_ended || (peer == master_ && !is_kept()));
-  return is_expected && (nobody_tells || is_master());
+std::set<base::Peer> Heartbeat::heard() const {
+  std::set<base::Peer> heard{roster_.self().peer};
+  for (const auto& [peer, contact] : contacts_)
+    if (contact.connected && clock_.now() - contact.heard <= roster_.self().heartbeat_timeout - 2 * interval()) heard.insert(peer);
+  return heard;
 }
 
 }  // namespace mv::cluster

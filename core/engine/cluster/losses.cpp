@@ -1,69 +1,68 @@
-// Members that are lost, have finished, or have been replaced: how this node learns of it, and what the master decides.
+// Members that are lost, have finished, or have been replaced: what this node does with it.
 
 #include <algorithm>
 #include <utility>
 
 #include "base/log.hpp"
 #include "engine/cluster/cluster.hpp"
-#include "engine/cluster/succession.hpp"
+#include "wire/text.hpp"
 
 namespace mv::cluster {
 
+namespace {
+constexpr size_t kLongestReason = 1000;  // of an abort, in bytes
+}  // namespace
+
 void Cluster::on_lost(base::Peer peer, const base::Status& why) {
   contacts_.forget(peer);
-  if (aborted_) return abort_if_all_told();
-  if (phase_ == Phase::kJoining) arrivals_.lost(peer);
-  std::erase_if(early_, [&](const Early& early) { return early.asked.client == peer; });
-  const Member* member = view_.find(peer);
-  const std::string name = member != nullptr ? view_.name(peer) : peer == master_ ? fmt::format("the master at {}", self_.master) : "";
-  mark_lost(peer, name.empty() ? why : base::error(why.code(), "{} is gone: {}{}", name, why.text(), peer == master_ ? lost_before(peer) : ""));
-  if (member == nullptr && peer != master_) client_.forget(peer);
-  if (peer == master_) owner_.on_news();
-}
-
-/// Who was lost before the master: its program has often ended because of that, and then this process's calls fail without another word of it.
-std::string Cluster::lost_before(base::Peer peer) const {
-  const auto first = std::ranges::find_if(view_.members, [&](const Member& member) { return member.peer != peer && member.state == State::kLost; });
-  return first != view_.members.end() && !first->why.empty() ? "; lost before it: " + first->why : "";
+  if (departure_.has_begun()) return departure_.look_again();
+  if (standing_.phase() == Phase::kJoining) founding_.forget(peer);
+  newcomers_.forget(peer);
+  const Member* member = roster_.view().find(peer);
+  const std::string name = member != nullptr ? roster_.view().name(peer) : peer == roster_.master() ? fmt::format("the master at {}", self_.master) : "";
+  mark_lost(peer, name.empty() ? why : base::error(why.code(), "{} is gone: {}{}", name, why.text(), peer == roster_.master() ? roster_.lost_before(peer) : ""));
+  if (member == nullptr && peer != roster_.master()) client_.forget(peer);
+  if (peer == roster_.master()) owner_.on_news();
 }
 
 void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
   contacts_.forget(peer);
-  accused_.erase(peer);
-  std::erase_if(early_requests_, [peer](const auto& early) { return early.first.client == peer; });
-  if (!early_.empty()) settle_at_ = clock_.now();
-  if (peer == master_) {
-    meets_master_ = master_is_undecided_ = false;
-    await_master(why);  // before the requests to it end
+  disputes_.forget(peer);
+  held_requests_.forget(peer);
+  newcomers_.settle_soon();
+  if (peer == roster_.master()) {
+    roster_.set_meets_master(false);
+    roster_.set_master_is_undecided(false);
+    election_.await_master(why);  // before the requests to it end
   }
   client_.on_lost(peer, why);
-  Member* member = view_.find(peer);
-  const bool needed = member != nullptr && may_need(*member);
+  Member* member = roster_.view().find(peer);
+  const bool needed = member != nullptr && roster_.may_need(*member);
   if (member != nullptr && member->state == State::kHere) {
     member->state = State::kLost;
     member->why = why.text();
-    if (member->is_worker() && (!is_kept() || is_deposed())) owner_.on_worker_lost(*member, why);
+    if (member->is_worker() && (!roster_.is_kept() || is_deposed())) owner_.on_worker_lost(*member, why);
     owner_.on_member_lost(*member, why);
     if (member->is_server()) owner_.on_server_missed(*member, why);
-    if (is_master()) decide_loss(*member, member->is_worker(), why);
-  } else if (member != nullptr && member->state == State::kFinished && member->is_server() && !member->is_out && !view_.workers_gone()) {
+    if (roster_.is_master()) endings_.lost(*member, member->is_worker(), why);
+  } else if (member != nullptr && member->state == State::kFinished && member->is_server() && !member->is_out && !roster_.view().workers_gone()) {
     member->why = why.text();
     if (member->drained) {
       member->state = State::kLost;
       owner_.on_member_lost(*member, why);
     }
     owner_.on_server_missed(*member, why);
-    if (is_master()) decide_loss(*member, false, why);  // not all are connected with it
+    if (roster_.is_master()) endings_.lost(*member, false, why);  // not all are connected with it
   }
-  if (is_kept() && !cut_off_.ok() && !is_deposed_ && member != nullptr && is_undecided_loss(*member)) depose();
-  if (is_kept() && awaits_master()) await_master(master_lost_);
-  if (is_kept() && is_undecided() && !decided_.workers_gone() && !can_replace_master())
-    cut_off(base::error(MV_EPEERLOST, "{}, and too few processes are left to decide which server takes over its tables", why.text()));
-  const bool can_go_on = member != nullptr && goes_on_without(*member, peer);
-  if (phase_ == Phase::kConnecting && needed && !can_go_on) fail(why);
-  if (can_go_on) ready_if_all_ready();
+  if (roster_.is_kept() && member != nullptr) cut_off_.lost(*member);
+  if (roster_.is_kept() && election_.awaits_master()) election_.look_again();
+  if (roster_.is_kept() && decisions_.is_undecided() && !roster_.decided().workers_gone() && !election_.can_replace_master())
+    cut_off_.cut_off(base::error(MV_EPEERLOST, "{}, and too few processes are left to decide which server takes over its tables", why.text()));
+  const bool can_go_on = member != nullptr && roster_.goes_on_without(*member);
+  if (standing_.phase() == Phase::kConnecting && needed && !can_go_on) readiness_.fail(why);
+  if (can_go_on) readiness_.look_again();
   server_.on_lost(peer);
-  if (peer == master_ && !is_kept()) miss_master(why);
+  if (peer == roster_.master() && !roster_.is_kept()) miss_master(why);
 }
 
 /// A view says so.
@@ -75,161 +74,65 @@ void Cluster::declare_lost(base::Peer peer, const base::Status& why) {
 
 /// Without replicas: no process decides about the members any more, and each member has to notice by itself which others leave.
 void Cluster::miss_master(const base::Status& why) {
-  drop_requests(base::error(MV_EPEERLOST, "the master of this cluster is lost: {}", why.text()));
-  if (phase_ == Phase::kReady && !view_.workers_gone()) connect_with_all();
+  held_requests_.fail_all(base::error(MV_EPEERLOST, "the master of this cluster is lost: {}", why.text()));
+  if (standing_.phase() == Phase::kReady && !roster_.view().workers_gone()) connect_with_all();
 }
 
-/// A server with a back-up isn't needed: the master will name the server that takes over its tables. A process that is only a server continues without the others:
-/// workers may be using its tables already, since not all members get ready at once.
-bool Cluster::goes_on_without(const Member& member, base::Peer peer) const {
-  const Member* const self = view_.find(self_.peer);
-  const bool only_serves = self != nullptr && !self->is_worker();
-  return peer != master_ && (only_serves || member.departs() || (self_.replicas > 0 && member.is_server()));
-}
-
-void Cluster::decide_loss(Member& member, bool fails_barriers, const base::Status& why) {
-  const base::Peer peer = member.peer;
-  if (!is_kept()) {
-    if (is_taking_) return;  // see take_role()
-    if (declare_out(member) || fails_barriers) {
-      note_loss(view_, why.text());
-      barrier_.lost(peer, why);
-    }
-    return publish();
-  }
-  const Member* const before = decided_.find(peer);
-  if (before == nullptr || before->is_out || before->drained) return;
-  if (decided_.workers_gone() && !can_replace_master()) return;  // the others end, too
-  barrier_.gone(peer);
-  decide([peer, why, replicas = self_.replicas](View& next) {
-    const Member* const lost = next.find(peer);
-    if (lost == nullptr || lost->is_out || lost->drained) return base::Status(MV_ESTATE, "");
-    (void)lose(next, peer, replicas, why.text());
-    return base::Status();
-  });
-}
-
-/// The master decides which server takes over the tables of a lost one. True if values are lost.
-bool Cluster::declare_out(Member& member) {
-  const Succession after = succeed(view_, member, self_.replicas);
-  for (const Member* part : after.changed) owner_.on_part_moved(*part);
-  return after.loses_values;
+void Cluster::on_abort(base::Peer from, const wire::Abort& abort) {
+  const Member* member = roster_.view().find(from);
+  const std::string why = wire::text_of(abort.why()).substr(0, kLongestReason);
+  const base::Status status = base::error(MV_EPEERLOST, "{}: {} (rank {}, pid {} on {})", roster_.view().short_name(from), why, member->rank, member->pid, member->host);
+  mark_lost(from, status);  // before the sender learns that it was heard: then it ends its groups
+  link_.close(from);
+  if (from == roster_.master()) owner_.on_news();
 }
 
 void Cluster::on_unreachable(base::Peer from, const wire::Unreachable& note) {
-  const Member* const member = view_.find(note.peer());
-  const Member* const reporter = view_.find(from);
-  if (!is_master() || member == nullptr || member->state == State::kLost || member->peer == self_.peer) return;
-  if (reporter == nullptr || reporter->is_out) return;  // the others close their connections with one that has left, perhaps before it knows
-  const base::Peer lost = choose_lost(*reporter, *member);
-  if (lost == base::kNobody) return;  // the report is repeated at the next beat
-  const std::string why = lost == from ? fmt::format("it has lost its connection to {}, which lives", view_.name(note.peer()))
-                                       : fmt::format("{} has lost its connection to it", view_.name(from));
-  link_.close(lost);
-  on_lost(lost, base::Status(MV_EPEERLOST, why));
-}
-
-void Cluster::report_unreachable() {
-  const Member* const self = view_.find(self_.peer);
-  if (is_master() || self == nullptr || (!is_kept() && !view_.has_departures())) return;
-  // One that does not hear the master either is the one that can't be reached.
-  const Contact* const master = contacts_.find(master_);
-  if (master == nullptr || !master->connected || clock_.now() - master->heard > self_.heartbeat_timeout / 2) return;
-  const auto report = [this](const Member& lost) {
-    link_.send(master_, builder_.finish(wire::Body::Unreachable, wire::CreateUnreachable(builder_.fbb(), lost.peer)));
-  };
-  for (const Member* partner : partners(view_, *self))
-    if (!partner->is_out && partner->peer != master_ && !contacts_.is_connected(partner->peer) && !partner->why.empty()) report(*partner);
-  // Others may wait here for a worker that continues elsewhere.
-  for (const Member* worker : view_.workers())
-    if (worker->peer != master_ && is_undecided_loss(*worker)) report(*worker);
-}
-
-/// A server and another member have lost each other, though the master hears both: one of the two is lost. kNobody: the next report will tell. The
-/// loss of a server that has back-ups fails no call, and that of a worker may. But a worker that another server has reported before is lost itself. A
-/// process that was silent for a while was cut off, and may have lost all others.
-base::Peer Cluster::choose_lost(const Member& reporter, const Member& reported) {
-  const Contact* const contact = contacts_.find(reported.peer);
-  if (!is_kept() || !can_spare(reporter) || contact == nullptr || !contact->connected) return reported.peer;
-  const bool is_cut_off = was_silent(reporter.peer);
-  if (was_silent(reported.peer) && !is_cut_off) return reported.peer;
-  const Accused& accused = accused_.try_emplace(reported.peer, Accused{reporter.peer, clock_.now()}).first->second;
-  if (contact->heard <= accused.since + interval()) return base::kNobody;  // it may have ended, and this node is still to hear of that
-  if (is_cut_off && !was_silent(reported.peer)) {
-    std::erase_if(accused_, [&](const auto& entry) { return entry.second.by == reporter.peer; });  // its reports say nothing of the others
-    return reporter.peer;
-  }
-  if (reported.is_server() && !can_spare(reported)) return reporter.peer;
-  const bool spares_worker = reported.is_worker() && !reporter.is_worker() && accused.by == reporter.peer;
-  return spares_worker ? reporter.peer : reported.peer;
-}
-
-/// Whether the others can continue without this server, and without any loss.
-bool Cluster::can_spare(const Member& server) const {
-  if (!server.is_server() || server.peer == master_) return false;
-  std::set<base::Peer> others;
-  const auto lives = [&](const Member& member) {
-    const Member* const here = view_.find(member.peer);
-    return here == nullptr || (here->state != State::kLost && !here->is_out);
-  };
-  for (const Member& member : decided_.members) {
-    if (member.is_server() && decided_.serving(member) == server.peer && std::ranges::none_of(member.backups, [&](uint32_t backup) { return lives(*decided_.at(backup - 1)); }))
-      return false;
-    if (member.votes && member.peer != server.peer && lives(member)) others.insert(member.peer);
-  }
-  return quorum_ == nullptr || QuorumKeeper::is_quorum(decided_, others);
+  const auto verdict = disputes_.judge(from, note);
+  if (!verdict) return;
+  link_.close(verdict->lost);
+  on_lost(verdict->lost, base::Status(MV_EPEERLOST, verdict->why));
 }
 
 void Cluster::mark_finished(base::Peer peer) {
-  Member* member = view_.find(peer);
+  Member* member = roster_.view().find(peer);
   if (member == nullptr || member->state != State::kHere) return;
   member->state = State::kFinished;
   // Requests queued for a connection that will never be made would wait forever, so they fail here.
-  if (ended_unmet(*member)) client_.on_lost(peer, base::error(MV_EPEERLOST, "{} has finished", view_.name(peer)));
+  if (roster_.ended_unmet(*member)) client_.on_lost(peer, base::error(MV_EPEERLOST, "{} has finished", roster_.view().name(peer)));
   owner_.on_member_finished(*member);
-  if (is_master() && is_kept()) {
-    decide_end(peer);
-    barrier_.finished(peer);
-  } else if (is_master() && !is_taking_) {
-    barrier_.finished(peer);
-    publish();
-  }
-  ready_if_all_ready();  // it may have been the last member that this node waited for
+  if (roster_.is_master()) endings_.finished(peer);
+  readiness_.look_again();  // it may have been the last member that this node waited for
 }
 
 /// A view says so. If this node had lost it meanwhile, only the connection was broken.
 void Cluster::learn_finished(Member& worker) {
-  if (is_kept() && worker.state == State::kLost && !worker.is_out) worker.state = State::kHere;
+  if (roster_.is_kept() && worker.state == State::kLost && !worker.is_out) worker.state = State::kHere;
   mark_finished(worker.peer);
-}
-
-/// A process takes this place. No request is made any more to the worker that had it; if it is still connected, on_lost() forgets it.
-void Cluster::forget_former(const Member& place) {
-  if (!place.is_server() && client_.is_lost(place.peer)) client_.forget(place.peer);
 }
 
 /// Another process has this rank now.
 void Cluster::replace(const Member& member) {
-  const auto place = std::find_if(view_.members.begin(), view_.members.end(), [&](const Member& m) { return m.rank == member.rank; });
+  const auto place = std::find_if(roster_.view().members.begin(), roster_.view().members.end(), [&](const Member& m) { return m.rank == member.rank; });
   // This process itself was declared lost. It learns that from the master, which closes the connection.
-  if (place == view_.members.end() || place->peer == self_.peer) return;
+  if (place == roster_.view().members.end() || place->peer == self_.peer) return;
   // This node missed the view that said so.
   if (place->is_worker() && !place->drained && member.losses == place->losses) learn_finished(*place);
   if (!place->is_vacant()) {
-    const auto why = base::error(MV_EPEERLOST, "{} was lost", view_.name(place->peer));
+    const auto why = base::error(MV_EPEERLOST, "{} was lost", roster_.view().name(place->peer));
     declare_lost(place->peer, why);
-    if (place->is_worker() && !place->drained && place->state == State::kLost && is_kept()) owner_.on_worker_lost(*place, why);
+    if (place->is_worker() && !place->drained && place->state == State::kLost && roster_.is_kept()) owner_.on_worker_lost(*place, why);
   }
-  forget_former(*place);
+  forget_former(client_, *place);
   *place = member;
   place->state = State::kHere;
   owner_.on_member_joined(*place);
   if (place->is_server()) owner_.on_part_moved(*place);
   if (contacts_.is_connected(member.peer))
-    send_ping(member.peer);
-  else if (needs(*place)) {
+    heartbeat_.ping(member.peer);
+  else if (roster_.needs(*place)) {
     contacts_[member.peer].heard = clock_.now();  // if the master is lost, too, nobody else tells that this one never came
-    if (view_.find(self_.peer)->rank > member.rank) link_.dial(member.address);
+    if (roster_.own()->rank > member.rank) link_.dial(member.address);
   }
 }
 

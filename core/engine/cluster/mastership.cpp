@@ -1,568 +1,74 @@
-// With replicas: the master writes each view to the keeper before anyone acts on it, and another server takes the place of a lost master. Without
-// them, a master that drains gives its role to another server.
+// Decided views, and changes of the master.
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "base/log.hpp"
 #include "engine/cluster/cluster.hpp"
-#include "engine/cluster/succession.hpp"
 
 namespace mv::cluster {
 
-using namespace std::chrono_literals;
-
-namespace {
-constexpr base::Nanos kElectAgain = 50ms;
-/// Between two attempts to tell the servers of the newest view, while there is no master.
-constexpr base::Nanos kTellEvery = 500ms;
-/// Between the attempts of two servers that could take the place of the master.
-constexpr base::Nanos kStagger = 150ms;
-/// Beyond two time-outs of the heartbeat: all that can take the master's place have noticed its loss by then, and have tried.
-constexpr base::Nanos kPatience = 2s;
-}  // namespace
-
-// ---- the keeper
-
-/// The cluster is complete, or this process has joined it: views are decided from now on.
-void Cluster::begin_keeping() {
-  if (self_.replicas == 0) return;
-  decided_ = view_;
-  if (keeper_ != nullptr) return;
-  QuorumKeeper::Events events;
-  events.send = [this](base::Peer to, const QuorumKeeper::Vote& vote) { send_vote(to, vote); };
-  events.hears_master = [this] { return is_master() || contacts_.is_connected(master_); };
-  events.decided = [this](const View& view) { take_decided(view); };
-  quorum_ = std::make_unique<QuorumKeeper>(clock_, self_.peer, self_.heartbeat_timeout, std::move(events));
-  quorum_->learn(view_);
-  keeper_ = quorum_.get();
-  revision_ = view_.epoch;
-  if (is_master()) warn_of_few_voters();
-}
-
-void Cluster::warn_of_few_voters() const {
-  const auto voters = std::ranges::count_if(view_.members, [](const Member& member) { return member.votes; });
-  if (voters < 3)
-    base::log_warn("only {} processes decide about the members: if {} is lost, no process can take its place. With three servers, or two and a process that is only "
-                   "a worker, its loss is survived", voters, view_.name(master_));
-}
-
-/// Votes have whole views. They go to the voters only, and a voter that has missed a view can vote at once.
-void Cluster::send_vote(base::Peer to, const QuorumKeeper::Vote& vote) {
-  auto& fbb = builder_.fbb();
-  const auto view = vote.view ? write_view(fbb, *vote.view) : flatbuffers::Offset<wire::View>();
-  const auto base = vote.base ? write_view(fbb, *vote.base) : flatbuffers::Offset<wire::View>();
-  link_.send(to, builder_.finish(wire::Body::Vote, wire::CreateVote(fbb, vote.word, vote.epoch, vote.ballot, vote.accepted, view, base)));
-}
-
-void Cluster::on_vote(base::Peer from, const wire::Vote& vote) {
-  if (quorum_ == nullptr) return;
-  QuorumKeeper::Vote read{vote.word(), vote.epoch(), vote.ballot(), vote.accepted(), std::nullopt, std::nullopt};
-  if (vote.view() != nullptr) read.view = read_view(*vote.view());
-  if (vote.base() != nullptr) read.base = read_view(*vote.base());
-  quorum_->on_vote(from, read);
-}
-
-// ---- the master
-
-/// Lets `change` decide upon the next view, and calls `done` when that view holds, with it, before this node acts on it; or with an error.
-void Cluster::decide(Change change, Decided done) {
-  if (!cut_off_.ok()) {
-    if (done) done(cut_off_, decided_);
-    return;
-  }
-  decisions_.push_back({std::move(change), std::move(done)});
-  barrier_.hold(true);
-  if (undecided_since_ == base::kNever) {
-    undecided_since_ = clock_.now();
-    tell_undecided_at_ = base::after(undecided_since_, tell_undecided_every());
-  }
-  write_next();
-}
-
-/// A worker has finished.
-void Cluster::decide_end(base::Peer worker) {
-  decide([worker](View& next) {
-    Member* const left = next.find(worker);
-    if (left == nullptr || left->state != State::kHere) return base::Status(MV_ESTATE, "");
-    left->state = State::kFinished;
-    return base::Status();
-  });
-}
-
-void Cluster::write_next() {
-  if (is_writing_ || is_taking_ || decisions_.empty() || !is_master() || is_drained_ || !cut_off_.ok()) return;
-  View next = decided_;
-  for (Decision& decision : decisions_) decision.refused = decision.change(next);
-  const bool changes = std::ranges::any_of(decisions_, [](const Decision& decision) { return decision.refused.ok(); });
-  if (!changes) {
-    end_decisions(decisions_.size(), decided_);
-    return barrier_.hold(!decisions_.empty());
-  }
-  ++next.epoch;
-  name_voters(next);
-  is_writing_ = true;
-  writing_ = decisions_.size();
-  keeper_->write(revision_, to_bytes(next), [this, next](const base::Result<uint64_t>& written) {
-    is_writing_ = false;
-    const size_t count = std::exchange(writing_, 0);
-    if (!cut_off_.ok()) return;
-    keeper_trouble_ = written.status();
-    if (!written.ok()) {  // another process has written, or nobody knows whether this one has
-      read_at_ = clock_.now() + kElectAgain;
-      return;
-    }
-    revision_ = written.value();
-    hold(next, count);
-  });
-}
-
-void Cluster::end_decisions(size_t count, const View& view) {
-  for (size_t i = 0; i < count && !decisions_.empty(); ++i) {
-    Decision over = std::move(decisions_.front());
-    decisions_.pop_front();
-    if (over.done) over.done(over.refused, view);
-  }
-  undecided_since_ = decisions_.empty() ? base::kNever : clock_.now();
-  if (decisions_.empty()) tell_undecided_at_ = base::kNever;
-}
-
-/// `next` is decided, with the first `count` of the decisions in it. The others hear of it before this node acts on it.
-void Cluster::hold(const View& next, size_t count) {
-  if (quorum_ != nullptr) quorum_->learn(next);
-  log_.follow(decided_, next);
-  tell_members(next);
-  end_decisions(count, next);
-  is_taking_ = true;
-  take_view(next, next.workers_gone());
-  is_taking_ = false;
-  barrier_.hold(!decisions_.empty());
-  if (!early_.empty()) settle_at_ = clock_.now();
-  write_next();
-}
-
-void Cluster::read_keeper() {
-  read_at_ = base::kNever;
-  if (is_writing_ || !cut_off_.ok()) return;
-  is_writing_ = true;
-  keeper_->read([this](const base::Result<Keeper::Content>& content) {
-    is_writing_ = false;
-    if (!cut_off_.ok()) return;
-    keeper_trouble_ = content.status();
-    if (!content.ok()) {
-      read_at_ = clock_.now() + kElectAgain;
-      return;
-    }
-    const auto view = from_bytes(content.value().view);
-    if (!view.ok()) return cut_off(base::error(MV_EPROTOCOL, "the keeper of the list of members has an invalid one: {}", view.status().text()));
-    if (view.value().find(self_.peer) == nullptr && (quorum_ == nullptr || view.value().epoch > decided_.epoch))
-      return cut_off(base::error(MV_EPEERLOST, "this process is no longer a member: the others have declared it lost, or another cluster of this name has started"));
-    revision_ = content.value().revision;
-    if (view.value().epoch > decided_.epoch) {
-      take_decided(view.value());
-      if (cut_off_.ok()) tell_members(decided_);  // its writer may not hear from the keeper any more, or not have told all
-    }
-    if (is_master()) return write_next();
-    if (awaits_master()) stand_for_master();
-  });
-}
-
-// ---- members
-
 /// A view is decided that this node has not written, as far as it knows.
 void Cluster::take_decided(const View& view) {
-  if (view.epoch <= decided_.epoch || is_deposed()) return;
-  may_be_master_ = false;
-  if (view.master == self_.peer) return hold(view, 0);  // it was written after all: the decisions are made again, and change nothing
-  if (quorum_ != nullptr) quorum_->learn(view);
+  if (view.epoch <= roster_.decided().epoch || is_deposed()) return;
+  election_.heard_of_decision();
+  if (view.master == self_.peer) return decisions_.hold(view);  // it was written after all: the decisions are made again, and change nothing
+  keeping_.learn(view);
   take_view(view, view.workers_gone());
 }
 
 void Cluster::change_master(const View& newer) {
-  const base::Peer former = std::exchange(master_, newer.master);
-  view_.master = decided_.master = master_;
-  const bool mine = is_master();
-  awaited_until_ = elect_at_ = read_at_ = tell_at_ = base::kNever;
-  master_since_ = newer.epoch;
-  const Member* const was = view_.find(former);
-  base::detail::log_at(is_kept() ? MV_LOG_WARN : MV_LOG_INFO, "{} is the master now{}", mine ? "this process" : view_.name(master_),
-                       was != nullptr ? fmt::format(", in place of {}", view_.name(former)) : "");
-  const Member* const member = view_.find(master_);
-  meets_master_ = !is_kept() && !mine && !contacts_.is_connected(master_) && (member == nullptr || member->state != State::kLost);
-  if (!is_kept()) return;
-  if (mine) {
-    std::vector<base::Peer> workers;
-    for (const Member* worker : newer.workers())
-      if (worker->state == State::kHere) workers.push_back(worker->peer);
-    return barrier_.take_over(workers);
-  }
-  settle_at_ = clock_.now();  // processes that want to join are sent there
-  const auto why = base::error(MV_EPEERLOST, "{} is the master now", view_.name(master_));
-  drop_requests(base::Status(MV_EDISAGREE, why.text()));
+  const base::Peer former = roster_.change_master(newer.master, newer.epoch);
+  const bool mine = roster_.is_master();
+  election_.end();
+  keeping_.stop_reading();
+  const Member* const was = roster_.view().find(former);
+  base::detail::log_at(roster_.is_kept() ? MV_LOG_WARN : MV_LOG_INFO, "{} is the master now{}", mine ? "this process" : roster_.view().name(roster_.master()),
+                       was != nullptr ? fmt::format(", in place of {}", roster_.view().name(former)) : "");
+  const Member* const member = roster_.view().find(roster_.master());
+  roster_.set_meets_master(!roster_.is_kept() && !mine && !contacts_.is_connected(roster_.master()) && (member == nullptr || member->state != State::kLost));
+  if (!roster_.is_kept()) return;
+  if (mine) return barrier_.take_over(newer.active_workers());
+  newcomers_.on_new_master();
+  const auto why = base::error(MV_EPEERLOST, "{} is the master now", roster_.view().name(roster_.master()));
+  held_requests_.fail_all(base::Status(MV_EDISAGREE, why.text()));
   barrier_.close(why);
-  drop_decisions(why);
-  undecided_since_ = tell_undecided_at_ = base::kNever;
-}
-
-void Cluster::drop_decisions(const base::Status& why) {
-  writing_ = 0;
-  for (const Decision& decision : std::exchange(decisions_, {}))
-    if (decision.done) decision.done(why, decided_);
-}
-
-/// Without replicas: the server that gets this master's role when it has drained. kNobody: there is none.
-base::Peer Cluster::successor() const {
-  std::vector<base::Peer> candidates;
-  for (const Member* server : view_.staying_servers())
-    if (server->peer != self_.peer && contacts_.is_connected(server->peer)) candidates.push_back(server->peer);
-  if (candidates.empty()) return base::kNobody;
-  // One that is silent may be about to be lost, and one that has never spoken of a view is joining still.
-  return *std::ranges::min_element(candidates, {}, [this](base::Peer peer) { return std::pair(was_silent(peer), contacts_.find(peer)->epoch == 0); });
-}
-
-/// Without replicas: this master has drained, and decides no more. What it has not answered is asked again at its successor.
-void Cluster::give_role(base::Peer to) {
-  view_.master = to;
-  publish();
-  if (publish_at_ != base::kNever) send_to_all();
-  master_ = to;
-  master_since_ = view_.epoch;
-  is_drained_ = has_given_role_ = true;
-  barrier_.forget();
-  settle_at_ = clock_.now();
-  for (const auto& visit : std::exchange(visits_, {})) end_visit(*visit, why_role_is_given());
-  base::log_info("{} is the master now", view_.name(to));
-}
-
-base::Status Cluster::why_role_is_given() const { return base::error(MV_EPEERLOST, "this process, the former master, has left: {} is the master now", view_.name(master_)); }
-
-/// Without replicas: the former master has named this node. The view is applied.
-void Cluster::take_role() {
-  std::vector<base::Peer> workers;
-  for (const Member* worker : view_.workers())
-    if (worker->state == State::kHere) workers.push_back(worker->peer);
-  barrier_.take_over(workers);
-  ++view_.epoch;  // this node's own view, in which more may have finished than in the one that it got: everybody gets all of it
-  log_.begin(view_);
-  noted_ = view_;
-  for (Member& known : view_.members) {
-    if (known.state == State::kLost && !known.is_out) decide_loss(known, known.is_worker(), base::Status(MV_EPEERLOST, known.why));
-    if (needs(known)) meet(known.peer);
-  }
-  publish();
-}
-
-/// Connects with this member. Its silence counts from now on.
-void Cluster::meet(base::Peer peer) {
-  want(peer, Dialer::kSelf);
-  if (!contacts_.is_connected(peer)) contacts_[peer].heard = clock_.now();
-}
-
-/// A request of a member that takes this node for the master: it has a newer view, and knows earlier than this node itself.
-void Cluster::keep_request(const rpc::Asked& asked, const wire::Message& request) {
-  if (!cut_off_.ok()) return fail_request(asked, request, cut_off_);
-  if (!is_kept() && has_lost_master()) return fail_request(asked, request, base::error(MV_EPEERLOST, "this process is not the master, and the one before, {}, is lost", view_.name(master_)));
-  early_requests_.emplace_back(asked, wire::copy_header(request));
-}
-
-/// This node will not become the master.
-void Cluster::drop_requests(const base::Status& why) {
-  for (const auto& [asked, header] : std::exchange(early_requests_, {})) fail_request(asked, *flatbuffers::GetRoot<wire::Message>(header.data()), why);
-}
-
-/// @param why  MV_EDISAGREE: another node is the master, and will be asked
-void Cluster::fail_request(const rpc::Asked& asked, const wire::Message& request, const base::Status& why) {
-  const bool is_of_drain = request.body_type() == wire::Body::Drain || request.body_type() == wire::Body::HandOver;
-  if (!is_of_drain) return server_.fail(asked, why);
-  server_.fail(asked, base::Status(is_kept() ? MV_EPEERLOST : MV_EUNREACHABLE, why.text()));  // after MV_EPEERLOST, a server that drains asks again
+  decisions_.drop(why);
+  decisions_.stop_waiting();
 }
 
 /// The new master is known, and the view is applied: repeats there what the former one has not answered.
 void Cluster::follow_master() {
-  if (is_master()) {
-    if (!is_kept()) take_role();
-    barrier_.follow(self_.peer, passed_, told_);
-    if (is_kept()) decide_noticed();
-    for (const auto& [asked, header] : std::exchange(early_requests_, {})) on_request(asked, *flatbuffers::GetRoot<wire::Message>(header.data()));
+  if (roster_.is_master()) {
+    if (!roster_.is_kept()) role_transfer_.take();
+    barrier_.follow(self_.peer, calls_.passed(), calls_.told());
+    if (roster_.is_kept()) endings_.decide_noticed();
+    for (const auto& [asked, header] : held_requests_.take()) on_request(asked, *flatbuffers::GetRoot<wire::Message>(header.data()));
   } else {
-    if (meets_master_) meet(master_);
-    send_ping(master_);
+    if (roster_.meets_master()) connector_.meet(roster_.master());
+    heartbeat_.ping(roster_.master());
   }
-  for (const auto& visit : std::exchange(visits_, {})) ask_master(visit);
+  calls_.repeat_all();
   owner_.on_new_master();
-  if (!is_kept() && has_lost_master()) miss_master(base::error(MV_EPEERLOST, "{} can't be reached from here", view_.name(master_)));
-  if (!is_master() && !contacts_.is_connected(master_)) await_master(base::error(MV_EPEERLOST, "{} can't be reached from here", view_.name(master_)));
-}
-
-/// Applies the changes that have happened since this node asked to be the master.
-void Cluster::decide_noticed() {
-  for (Member& known : view_.members) {
-    const Member* const member = decided_.find(known.peer);
-    if (member == nullptr || member->state != State::kHere) continue;
-    if (known.state == State::kFinished) {
-      decide_end(known.peer);
-      barrier_.finished(known.peer);
-    }
-    if (known.state == State::kLost) decide_loss(known, known.is_worker(), base::Status(MV_EPEERLOST, known.why));
-  }
-}
-
-bool Cluster::can_replace_master() const {
-  std::set<base::Peer> voters;
-  for (const Member& member : decided_.members) {
-    const Member* const here = view_.find(member.peer);  // null: take_view() has not come to it yet
-    if (member.votes && (here == nullptr || here->state != State::kLost) && !(member.peer == master_ && !is_master())) voters.insert(member.peer);
-  }
-  return quorum_ == nullptr || QuorumKeeper::is_quorum(decided_, voters);
-}
-
-/// The master is lost, as far as this node knows. A server that can take its place tries to.
-void Cluster::await_master(const base::Status& why) {
-  if (!is_kept() || is_master() || !cut_off_.ok() || phase_ != Phase::kReady || view_.workers_gone()) return;
-  master_lost_ = why;
-  if (tell_at_ == base::kNever) tell_at_ = clock_.now();
-  if (awaited_until_ == base::kNever) awaited_until_ = base::after(clock_.now(), 2 * self_.heartbeat_timeout + kPatience);
-  // Of two voters, the other one can do nothing; else a newer view may be on its way, which has other voters.
-  const auto voters = std::ranges::count_if(decided_.members, [](const Member& member) { return member.votes; });
-  if (!can_replace_master()) awaited_until_ = std::min(awaited_until_, voters > 2 ? base::after(clock_.now(), self_.heartbeat_timeout) : clock_.now());
-  const Member* const self = view_.find(self_.peer);
-  if (!self->is_server() || elect_at_ != base::kNever) return;
-  const auto ahead = std::ranges::count_if(view_.members, [&](const Member& member) {
-    return member.is_server() && member.rank < self->rank && member.peer != master_ && member.state != State::kLost;
-  });
-  elect_at_ = clock_.now() + ahead * kStagger;
-}
-
-/// The master may have been lost before each server had the last view. One that has an older one may count lost voters and find no majority.
-void Cluster::tell_servers() {
-  tell_at_ = clock_.now() + kTellEvery;
-  if (quorum_ == nullptr) return;
-  for (const Member& member : view_.members)
-    if (member.is_server() && member.peer != self_.peer && contacts_.is_connected(member.peer))
-      send_vote(member.peer, {wire::VoteWord::Decided, decided_.epoch, 0, 0, decided_, std::nullopt});
-}
-
-/// The newest view names the lost master still: this server writes one in which it is the master itself.
-void Cluster::stand_for_master() {
-  View next = decided_;
-  next.master = self_.peer;
-  for (const Member& known : view_.members) {
-    Member* const member = next.find(known.peer);
-    if (member == nullptr) continue;
-    if (known.state == State::kFinished && member->state == State::kHere) member->state = State::kFinished;
-    const bool is_lost = known.peer == master_ || (known.state == State::kLost && member->state != State::kLost);
-    if (is_lost) (void)lose(next, known.peer, self_.replicas, known.peer == master_ ? master_lost_.text() : known.why);
-  }
-  ++next.epoch;
-  name_voters(next);
-  is_writing_ = true;
-  const bool could_be_master = std::exchange(may_be_master_, true);
-  keeper_->write(revision_, to_bytes(next), [this, next, could_be_master](const base::Result<uint64_t>& written) {
-    is_writing_ = false;
-    if (!cut_off_.ok()) return;  // the others lose this node, and ask the next master
-    keeper_trouble_ = written.status();
-    if (!written.ok()) {
-      if (written.status().code() != MV_EUNREACHABLE && !could_be_master) may_be_master_ = false;
-      read_at_ = clock_.now() + kElectAgain;
-      return;
-    }
-    revision_ = written.value();
-    if (next.epoch > decided_.epoch) return hold(next, 0);
-    write_next();  // another server has read it, and told this one earlier
-  });
-}
-
-/// This node can take no part any more: it was declared lost, or nobody can decide about the members.
-void Cluster::cut_off(const base::Status& why) {
-  if (!cut_off_.ok() || !is_kept()) return;
-  cut_off_ = why;
-  is_deposed_ |= is_master() || (may_be_master_ && can_replace_master());
-  awaited_until_ = elect_at_ = read_at_ = tell_at_ = base::kNever;
-  base::log_error("{}", why.text());
-  if (is_deposed_) {  // the others lose this node, and ask the next master: an answer would fail their barriers first
-    barrier_.forget();
-    early_requests_.clear();
-  }
-  barrier_.close(why);
-  drop_requests(why);
-  drop_decisions(why);
-  for (const auto& visit : std::exchange(visits_, {})) end_visit(*visit, why);
-  if (is_deposed_ || std::ranges::any_of(view_.members, [this](const Member& member) { return is_undecided_loss(member); })) depose();
-  owner_.on_cut_off(why);
-  owner_.on_news();
-}
-
-/// A master that hears from too few voters can decide nothing. If the others still hear from it, they can choose another master only after its
-/// end.
-bool Cluster::hears_quorum() {
-  std::set<base::Peer> heard{self_.peer};
-  for (const auto& [peer, contact] : contacts_)
-    if (contact.connected && clock_.now() - contact.heard <= self_.heartbeat_timeout - 2 * interval()) heard.insert(peer);
-  return quorum_ == nullptr || QuorumKeeper::is_quorum(decided_, heard);
-}
-
-View Cluster::certain_view() const {
-  View view = view_;
-  if (!is_kept() || !cut_off_.ok()) return view;
-  for (Member& member : view.members) {
-    const Member* const decided = decided_.find(member.peer);
-    if (member.state == State::kLost) member.state = decided != nullptr ? decided->state : State::kHere;  // null: replace() will tell
-  }
-  return view;
-}
-
-/// Only this node, a server, has lost this worker so far.
-bool Cluster::is_undecided_loss(const Member& member) const {
-  const Member* const decided = decided_.find(member.peer);
-  return is_kept() && view_.find(self_.peer)->is_server() && member.is_worker() && member.state == State::kLost && decided != nullptr &&
-         decided->state == State::kHere;
-}
-
-base::Status Cluster::why_left_alone() const {
-  if (!cut_off_.ok() || !has_lost_master()) return cut_off_;
-  const auto workers = view_.workers();
-  const auto lost = std::ranges::find_if(workers, [this](const Member* member) { return is_undecided_loss(*member); });
-  if (lost == workers.end()) return {};
-  return base::error(MV_EPEERLOST, "this process has lost its connections to the master and to {}, which may continue without it: it may have been silent for longer "
-                                   "than heartbeat_timeout_ms",
-                     view_.name((*lost)->peer));
-}
-
-/// This node is cut off for good: the others must not wait for it. No process can confirm any more that the workers that this node has lost are
-/// lost, and calls may wait for them here. So it declares them lost itself, after it has made sure that no other process learns of that.
-void Cluster::depose() {
-  is_deposed_ = true;
-  owner_.on_deposed();
-  std::vector<base::Peer> others;
-  for (const auto& [peer, contact] : contacts_)
-    if (contact.connected && is_member(peer)) others.push_back(peer);
-  for (const base::Peer peer : others) {
-    link_.send(peer, builder_.finish(wire::Body::Abort, wire::CreateAbortDirect(builder_.fbb(), cut_off_.text().c_str())));
-    link_.close(peer);
-  }
-  for (const base::Peer peer : others) on_lost(peer, cut_off_);
-  for (const Member& member : view_.members)
-    if (member.is_worker() && member.state == State::kLost && !member.drained) owner_.on_worker_lost(member, base::Status(MV_EPEERLOST, member.why));
+  if (!roster_.is_kept() && roster_.has_lost_master()) miss_master(base::error(MV_EPEERLOST, "{} can't be reached from here", roster_.view().name(roster_.master())));
+  if (!roster_.is_master() && !contacts_.is_connected(roster_.master())) election_.await_master(base::error(MV_EPEERLOST, "{} can't be reached from here", roster_.view().name(roster_.master())));
 }
 
 // ---- time
 
 base::Nanos Cluster::keeping_deadline() const {
-  if (!is_kept() || !cut_off_.ok()) return base::kNever;
-  base::Nanos next = std::min({awaited_until_, elect_at_, read_at_, tell_at_, quorum_ != nullptr ? quorum_->next_deadline() : base::kNever});
-  if (is_undecided()) next = std::min({next, patience_until(), tell_undecided_at_});
-  return next;
+  if (!roster_.is_kept() || standing_.is_cut_off()) return base::kNever;
+  return std::min({keeping_.next_deadline(), election_.next_deadline(), decisions_.next_deadline()});
 }
-
-base::Nanos Cluster::patience_until() const { return base::after(undecided_since_, 2 * self_.heartbeat_timeout + kPatience); }
 
 void Cluster::tick_keeping(base::Nanos now) {
-  if (!is_kept() || !cut_off_.ok()) return;
-  if (quorum_ != nullptr) quorum_->tick();
-  if (now >= tell_at_) tell_servers();
-  if (now >= elect_at_) {
-    elect_at_ = base::kNever;
-    read_at_ = now;
-  }
-  if (now >= read_at_) read_keeper();
-  if (now >= awaited_until_) cut_off(base::Status(MV_EPEERLOST, why_no_master()));
-  if (now >= tell_undecided_at_) {
-    tell_undecided_at_ = now + tell_undecided_every();
-    for (const auto& [peer, contact] : contacts_)
-      if (contact.connected && is_member(peer)) send_ping(peer);
-  }
-  if (is_undecided() && now >= patience_until() && cut_off_.ok())
-    cut_off(base::Status(MV_EPEERLOST, why_undecided()));
-}
-
-// Texts for users. A keeper outside of the cluster describes its own trouble.
-
-std::string Cluster::why_no_master() const {
-  if (!can_replace_master())
-    return fmt::format("{}, and of the processes that decide about the members too few are left to choose a new master", master_lost_.text());
-  return fmt::format("{}, and no other server could take its place as master within {:.3g} s{}{}", master_lost_.text(),
-                     base::seconds(2 * self_.heartbeat_timeout + kPatience), has_keeper_trouble() ? ": " : "",
-                     has_keeper_trouble() ? keeper_trouble_.text() : "");
-}
-
-std::string Cluster::why_undecided() const {
-  if (!has_keeper_trouble()) return "this process, the master, is cut off from most of the processes that decide about the members";
-  return fmt::format("this process, the master, could decide nothing about the members for {:.3g} s: {}",
-                     base::seconds(2 * self_.heartbeat_timeout + kPatience), keeper_trouble_.text());
-}
-
-// ---- barriers
-
-/// A request that is repeated to the next master: a barrier, a change of the number of servers, or, without replicas, a departure. A barrier
-/// outlives its call, because a new master must learn of each barrier that was released.
-class Cluster::Visit final : public rpc::Pending, public std::enable_shared_from_this<Visit> {
- public:
-  Visit(Cluster& cluster, wire::Body kind, rpc::PendingRef inner, uint32_t servers = 0)
-      : kind(kind), servers(servers), inner(std::move(inner)), cluster_(cluster) {}
-  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte>) override {
-    cluster_.visited(shared_from_this(), status, answer);
-  }
-  const wire::Body kind;
-  const uint32_t servers;  ///< of a Resize
-  rpc::PendingRef inner;  ///< null: the call has ended
-  bool is_withdrawn = false;
-  base::Peer asked = base::kNobody;  ///< the master that was asked
-
- private:
-  Cluster& cluster_;
-};
-
-void Cluster::barrier(rpc::PendingRef pending) { ask_master(std::make_shared<Visit>(*this, wire::Body::Barrier, std::move(pending))); }
-
-void Cluster::leave_master(rpc::PendingRef pending) { ask_master(std::make_shared<Visit>(*this, wire::Body::Leave, std::move(pending))); }
-void Cluster::resize(uint32_t servers, rpc::PendingRef pending) {
-  ask_master(std::make_shared<Visit>(*this, wire::Body::Resize, std::move(pending), servers));
-}
-
-void Cluster::ask_master(const std::shared_ptr<Visit>& visit) {
-  if (visit->is_withdrawn) return end_visit(*visit, base::error(MV_ETIMEOUT, "barrier: the master was lost, or left, while this call was withdrawn"));
-  if (is_kept() && !cut_off_.ok()) return end_visit(*visit, cut_off_);
-  if (has_given_role_) return end_visit(*visit, why_role_is_given());
-  visits_.push_back(visit);
-  visit->asked = master_;
-  if (visit->kind == wire::Body::Leave) return send_leave(master_, visit);
-  auto& fbb = builder_.fbb();
-  auto frame = visit->kind == wire::Body::Resize ? builder_.finish(visit->kind, wire::CreateResize(fbb, visit->servers))
-                                                 : builder_.finish(visit->kind, wire::CreateBarrier(fbb));
-  client_.call(master_, {std::move(frame), visit, true, 0, nullptr});
-}
-
-void Cluster::visited(const std::shared_ptr<Visit>& visit, const base::Status& status, const wire::Message* answer) {
-  const bool is_next = visit->asked != master_;
-  if (is_kept() && status.code() == MV_EDISAGREE) return;  // see drop_requests(): a newer view will tell whom to ask
-  const bool is_asked_again = is_kept() ? cut_off_.ok() && (visit->kind == wire::Body::Barrier || awaits_master() || is_next) : is_next;
-  if (answer == nullptr && is_asked_again && !status.ok()) return;  // the master is lost: see follow_master()
-  std::erase(visits_, visit);
-  const bool counts = answer != nullptr && visit->kind == wire::Body::Barrier;
-  if (counts && status.ok()) ++passed_;
-  if (counts && status.code() == MV_EPEERLOST) ++told_;
-  end_visit(*visit, status);
-}
-
-void Cluster::end_visit(Visit& visit, const base::Status& status) {
-  if (const rpc::PendingRef inner = std::exchange(visit.inner, nullptr)) inner->finish(status, nullptr, {});
-}
-
-std::shared_ptr<Cluster::Visit> Cluster::visit_of(const rpc::Pending* pending) const {
-  const auto found = std::ranges::find_if(visits_, [&](const auto& visit) { return visit->inner.get() == pending; });
-  return found != visits_.end() ? *found : nullptr;
-}
-
-void Cluster::cancel_barrier(const rpc::Pending* pending) {
-  const auto visit = visit_of(pending);
-  if (visit == nullptr) return;
-  visit->is_withdrawn = true;
-  client_.cancel(master_, visit.get());
-}
-
-void Cluster::abandon_barrier(const rpc::Pending* pending, const base::Status& status) {
-  if (const auto visit = visit_of(pending)) end_visit(*visit, status);
+  if (!roster_.is_kept() || standing_.is_cut_off()) return;
+  keeping_.tick_quorum();
+  election_.tick(now);
+  if (keeping_.is_read_due(now)) keeping_.read();
+  if (election_.is_over(now)) cut_off_.cut_off(base::Status(MV_EPEERLOST, election_.why_no_master()));
+  if (decisions_.is_to_tell(now)) heartbeat_.ping_members();
+  if (decisions_.is_undecided() && now >= decisions_.patience_until() && !standing_.is_cut_off()) cut_off_.cut_off(base::Status(MV_EPEERLOST, decisions_.why_undecided()));
 }
 
 }  // namespace mv::cluster

@@ -69,6 +69,13 @@ std::vector<const Member*> View::taken_places() const {
 std::vector<const Member*> View::staying_servers() const {
   return those(members, [](const Member& m) { return m.is_server() && m.stays(); });
 }
+std::vector<base::Peer> View::active_workers() const {
+  std::vector<base::Peer> active;
+  for (const Member* worker : workers())
+    if (worker->state == State::kHere) active.push_back(worker->peer);
+  return active;
+}
+
 bool View::workers_gone() const {
   return std::ranges::none_of(members, [](const Member& m) { return m.is_worker() && m.state == State::kHere; });
 }

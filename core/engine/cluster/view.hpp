@@ -87,6 +87,8 @@ class View {
   std::vector<const Member*> taken_places() const;
   /// The servers that are there and do not drain.
   std::vector<const Member*> staying_servers() const;
+  /// The workers that have neither finished nor are lost.
+  std::vector<base::Peer> active_workers() const;
   /// True if every worker has finished or is lost.
   bool workers_gone() const;
   /// Parts of the tables move without any loss, or have moved: requests may arrive at their former servers.

@@ -1,6 +1,6 @@
 #pragma once
-// The permitted senders of messages; engine/dispatch.hpp lists those of each kind. The hello does not make a process a
-// member. It proves only that the process knows the secret, or belongs to the same user.
+// Admission: the permitted senders of messages. engine/dispatch.hpp lists those of each kind. The hello does not make a
+// process a member. It proves only that the process knows the secret, or belongs to the same user.
 
 #include <cstdint>
 

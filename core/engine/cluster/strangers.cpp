@@ -1,9 +1,9 @@
-// Whose messages are processed: those of members, and a few of processes that are to become members.
+#include "engine/cluster/strangers.hpp"
 
-#include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "base/log.hpp"
-#include "engine/cluster/cluster.hpp"
 
 namespace mv::cluster {
 
@@ -12,38 +12,12 @@ namespace {
 constexpr uint32_t kMostOfStranger = 64;
 }  // namespace
 
-bool Cluster::is_member(base::Peer peer) const {
-  const Member* member = view_.find(peer);
-  return member != nullptr && member->state != State::kLost;
-}
-
-bool Cluster::may_send(base::Peer peer, Sender sender) const {
-  switch (sender) {
-    case Sender::kAnyone:
-      return true;
-    case Sender::kMember:
-      return is_member(peer);
-    case Sender::kAsked:
-      return peer == master_ || is_member(peer);
-    case Sender::kMaster:
-      return peer == master_;
-    case Sender::kCoordinator: {
-      const auto servers = view_.servers();
-      if (self_.replicas > 0 || view_.has_departures()) return is_member(peer) && view_.find(peer)->is_server();
-      return !servers.empty() && servers.front()->peer == peer;
-    }
-    case Sender::kNobody:
-      break;
-  }
-  return false;
-}
-
-bool Cluster::hears_stranger(base::Peer from, const wire::Message& message, Sender sender) {
+bool Strangers::hears(base::Peer from, const wire::Message& message, Sender sender) {
   Contact* const contact = contacts_.find(from);
   if (contact == nullptr) return false;
-  if (from == master_) return may_send(from, sender);  // its answer to this node's Join
+  if (from == roster_.master()) return roster_.may_send(from, sender);  // its answer to this node's Join
   const bool joins = message.body_type() == wire::Body::Join;
-  const Member* const former = view_.find(from);
+  const Member* const former = roster_.view().find(from);
   // The answer to the first HandOver was lost. Other requests of the leaver that come late must not end its connection before it has that answer.
   if (former != nullptr && former->drained) return message.body_type() == wire::Body::HandOver;
   const auto* inquire = message.body_as_Inquire();
@@ -64,7 +38,7 @@ bool Cluster::hears_stranger(base::Peer from, const wire::Message& message, Send
   }
   if (message.seq() == 0) return false;
   // The master knows all members. Another node may get messages of a new member before the master's view.
-  if (is_master() || joins)
+  if (roster_.is_master() || joins)
     turn_away(from, message.seq(),
               base::error(MV_EAUTH, "this process is not a member of the cluster: it must join with mv_init() before it sends {}",
                           wire::EnumNameBody(message.body_type())));
@@ -74,7 +48,7 @@ bool Cluster::hears_stranger(base::Peer from, const wire::Message& message, Send
 }
 
 /// Answers `request`, unless it is 0, with the error and closes the connection.
-void Cluster::turn_away(base::Peer peer, rpc::Seq request, const base::Status& why) {
+void Strangers::turn_away(base::Peer peer, rpc::Seq request, const base::Status& why) {
   base::log_debug("rejected ({:016x}): {}", peer, why.text());
   if (request != 0) {
     base::Frame answer = builder_.answer(why);
@@ -82,30 +56,30 @@ void Cluster::turn_away(base::Peer peer, rpc::Seq request, const base::Status& w
     link_.send(peer, answer);
   }
   link_.close(peer);
-  on_lost(peer, why);
+  turned_away_(peer, why);
 }
 
-/// Makes new members retransmit requests that were dropped before this node knew them as members.
-void Cluster::welcome() {
+void Strangers::welcome() {
   for (auto& [peer, contact] : contacts_)
-    if (contact.dropped != 0 && is_member(peer)) {
+    if (contact.dropped != 0 && roster_.is_member(peer)) {
       contact.dropped = 0;
       owner_.on_welcome(peer);
     }
 }
 
 /// True for a process that waits for its place, for the master, and for any process while this node itself is joining.
-bool Cluster::may_yet_join(base::Peer peer) const {
-  if (phase_ == Phase::kJoining && !self_.is_master) return true;
-  if (std::ranges::any_of(early_, [peer](const Early& early) { return early.asked.client == peer; })) return true;
-  return (phase_ == Phase::kJoining && arrivals_.has(peer)) || peer == master_;
+bool Strangers::may_yet_join(base::Peer peer) const {
+  if (standing_.phase() == Phase::kJoining && !roster_.self().is_master) return true;
+  if (newcomers_.has(peer)) return true;
+  return (standing_.phase() == Phase::kJoining && founding_.arrivals().has(peer)) || peer == roster_.master();
 }
 
-void Cluster::watch_strangers(base::Nanos now) {
+void Strangers::watch(base::Nanos now) {
   std::vector<std::pair<base::Peer, rpc::Seq>> late;
   for (auto& [peer, contact] : contacts_) {
     contact.messages = 0;
-    if (contact.connected && !is_member(peer) && !may_yet_join(peer) && now - contact.met - self_.heartbeat_timeout > self_.heartbeat_timeout)
+    const base::Nanos timeout = roster_.self().heartbeat_timeout;
+    if (contact.connected && !roster_.is_member(peer) && !may_yet_join(peer) && now - contact.met - timeout > timeout)
       late.emplace_back(peer, contact.dropped);
   }
   for (const auto& [peer, request] : late)

@@ -1,25 +1,42 @@
-// Servers that are to end hand their parts over: what they ask the master, and what it decides.
+#include "engine/cluster/relocation.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/log.hpp"
-#include "engine/cluster/cluster.hpp"
 #include "engine/cluster/succession.hpp"
 
 namespace mv::cluster {
 
-// ---- on the master
+/// A part has a back-up again.
+void Relocation::copied(const rpc::Asked& asked, const wire::Copied& note) {
+  server_.answer(asked, builder_.answer({}));
+  const auto part = std::ranges::find_if(roster_.view().members, [&](const Member& member) { return member.rank + 1 == note.part() && member.is_server(); });
+  if (part == roster_.view().members.end()) return;
+  const auto holds = [client = asked.client, backup = note.backup()](const View& view, const Member& of) {
+    return view.tail_of(of) == client && of.next_backup != 0 && view.next_backup_of(of) == backup;  // else one of the two was lost meanwhile
+  };
+  if (roster_.is_kept())
+    return decisions_.decide([holds, rank = part->rank, replicas = roster_.self().replicas](View& next) {
+      const auto copied = std::ranges::find(next.members, rank, &Member::rank);
+      if (copied == next.members.end() || !holds(next, *copied)) return base::Status(MV_ESTATE, "");
+      take_copy(next, *copied, replicas);
+      return base::Status();
+    });
+  if (!holds(roster_.view(), *part)) return;
+  take_copy(roster_.view(), *part, roster_.self().replicas);
+  owner_.on_part_moved(*part);
+  publisher_.publish();
+}
 
-void Cluster::drain_asked(const rpc::Asked& asked) {
-  Member* const member = view_.find(asked.client);
+void Relocation::drain(const rpc::Asked& asked) {
+  Member* const member = roster_.view().find(asked.client);
   if (member == nullptr || !member->is_server()) return server_.fail(asked, base::error(MV_EPROTOCOL, "only a server can hand its tables over, and it asks the master"));
   if (member->is_worker() && member->state == State::kHere)
     return server_.fail(asked, base::error(MV_ESTATE, "a worker finishes before its process hands its tables over"));
   if (member->draining) return server_.answer(asked, builder_.answer({}));
-  if (is_kept())
-    return decide(
-        [peer = asked.client, replicas = self_.replicas](View& next) {
+  if (roster_.is_kept())
+    return decisions_.decide(
+        [peer = asked.client, replicas = roster_.self().replicas](View& next) {
           Member* const leaver = next.find(peer);
           if (leaver == nullptr || leaver->draining) return leaver != nullptr ? base::Status() : base::Status(MV_ESTATE, "it is no member");
           const auto changed = begin_drain(next, *leaver, replicas);
@@ -30,38 +47,38 @@ void Cluster::drain_asked(const rpc::Asked& asked) {
           base::log_info("{} is to end, and hands its tables over", view.name(asked.client));
           server_.answer(asked, builder_.answer({}));
         });
-  const auto changed = begin_drain(view_, *member, self_.replicas);
+  const auto changed = begin_drain(roster_.view(), *member, roster_.self().replicas);
   if (!changed.ok()) return server_.fail(asked, changed.status());
-  base::log_info("{} is to end, and hands its tables over", view_.name(asked.client));
+  base::log_info("{} is to end, and hands its tables over", roster_.view().name(asked.client));
   server_.answer(asked, builder_.answer({}));
   owner_.on_member_draining(*member);
   for (const Member* part : changed.value()) owner_.on_part_moved(*part);
-  publish();
+  publisher_.publish();
 }
 
-void Cluster::resize_asked(const rpc::Asked& asked, uint32_t servers) {
-  if (is_kept())
-    return decide(
-        [servers, replicas = self_.replicas](View& next) {
+void Relocation::resize(const rpc::Asked& asked, uint32_t servers) {
+  if (roster_.is_kept())
+    return decisions_.decide(
+        [servers, replicas = roster_.self().replicas](View& next) {
           const auto changed = begin_resize(next, servers, replicas);
           return changed.ok() ? base::Status() : changed.status();
         },
         [this, asked, servers](const base::Status& refused, const View&) {
           if (!refused.ok()) return server_.fail(asked, refused);
           ++resizes_;
-          if (decided_.wanted_servers != servers) base::log_info("the wanted number of servers is {}", servers);
+          if (roster_.decided().wanted_servers != servers) base::log_info("the wanted number of servers is {}", servers);
           server_.answer(asked, builder_.answer({}));
         });
-  const View before = view_;
-  const auto changed = begin_resize(view_, servers, self_.replicas);
+  const View before = roster_.view();
+  const auto changed = begin_resize(roster_.view(), servers, roster_.self().replicas);
   if (!changed.ok()) return server_.fail(asked, changed.status());
   ++resizes_;
   if (before.wanted_servers != servers) base::log_info("the wanted number of servers is {}", servers);
   server_.answer(asked, builder_.answer({}));
-  for (const Member& member : view_.members)
+  for (const Member& member : roster_.view().members)
     if (member.draining && !before.at(member.rank)->draining) owner_.on_member_draining(member);
   for (const Member* part : changed.value()) owner_.on_part_moved(*part);
-  publish();
+  publisher_.publish();
   owner_.on_news();
 }
 
@@ -88,26 +105,26 @@ base::Status move_parts(View& view, base::Peer from, const std::vector<uint32_t>
 }  // namespace
 
 /// A server that stays gives parts to others.
-void Cluster::move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers) {
-  if (is_kept())
-    return decide(
-        [numbers, from = asked.client, replicas = self_.replicas](View& next) {
+void Relocation::move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers) {
+  if (roster_.is_kept())
+    return decisions_.decide(
+        [numbers, from = asked.client, replicas = roster_.self().replicas](View& next) {
           if (served_by(next, from, numbers).empty()) return base::Status();  // the former master has moved them
           if (base::Status wrong = move_parts(next, from, numbers, replicas); !wrong.ok()) return wrong;
           (void)name_next_backups(next, replicas);
           return base::Status();
         },
         [this, asked](const base::Status& refused, const View&) { refused.ok() ? server_.answer(asked, builder_.answer({})) : server_.fail(asked, refused); });
-  if (served_by(view_, asked.client, numbers).empty()) return server_.answer(asked, builder_.answer({}));
-  if (const base::Status wrong = move_parts(view_, asked.client, numbers, self_.replicas); !wrong.ok()) return server_.fail(asked, wrong);
+  if (served_by(roster_.view(), asked.client, numbers).empty()) return server_.answer(asked, builder_.answer({}));
+  if (const base::Status wrong = move_parts(roster_.view(), asked.client, numbers, roster_.self().replicas); !wrong.ok()) return server_.fail(asked, wrong);
   server_.answer(asked, builder_.answer({}));
-  for (const uint32_t number : numbers) owner_.on_part_moved(*view_.at(number - 1));
-  for (const Member* part : name_next_backups(view_, self_.replicas)) owner_.on_part_moved(*part);
-  publish();
+  for (const uint32_t number : numbers) owner_.on_part_moved(*roster_.view().at(number - 1));
+  for (const Member* part : name_next_backups(roster_.view(), roster_.self().replicas)) owner_.on_part_moved(*part);
+  publisher_.publish();
 }
 
-void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& request) {
-  Member* const member = view_.find(asked.client);
+void Relocation::hand_over(const rpc::Asked& asked, const wire::HandOver& request) {
+  Member* const member = roster_.view().find(asked.client);
   std::vector<uint32_t> parts;
   if (request.parts() != nullptr) parts.assign(request.parts()->begin(), request.parts()->end());
   if (member != nullptr && !member->departs()) return move_asked(asked, parts);
@@ -122,9 +139,9 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
     leaver.state = State::kLost;
     leaver.why = fmt::format("{} has handed its tables over and left", view.name(leaver.peer));
   };
-  if (is_kept())
-    return decide(
-        [check, depart, peer = asked.client, replicas = self_.replicas](View& next) {
+  if (roster_.is_kept())
+    return decisions_.decide(
+        [check, depart, peer = asked.client, replicas = roster_.self().replicas](View& next) {
           Member* const leaver = next.find(peer);
           if (leaver != nullptr && leaver->drained) return base::Status();
           if (base::Status wrong = check(next, leaver); !wrong.ok()) return wrong;
@@ -140,42 +157,41 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
           server_.flush();  // from now on it is no member
         });
   if (member != nullptr && member->drained) return server_.answer(asked, builder_.answer({}));
-  if (const base::Status wrong = check(view_, member); !wrong.ok()) return server_.fail(asked, wrong);
-  const bool is_self = member->peer == self_.peer;
-  const base::Peer next_master = is_self ? successor() : master_;
+  if (const base::Status wrong = check(roster_.view(), member); !wrong.ok()) return server_.fail(asked, wrong);
+  const bool is_self = member->peer == roster_.self().peer;
+  const base::Peer next_master = is_self ? successor() : roster_.master();
   if (next_master == base::kNobody) return server_.fail(asked, base::error(MV_ESTATE, "there is no other server that could be the master"));
   server_.answer(asked, builder_.answer({}));
   server_.flush();  // from now on it is no member
-  depart(*member, view_);
+  depart(*member, roster_.view());
   base::log_info("{}", member->why);
   if (is_self) {
     declare_out(*member);
-    give_role(next_master);
+    give_role_(next_master);
     return owner_.on_drained();
   }
   const base::Status why(MV_EPEERLOST, member->why);
   client_.on_lost(member->peer, why);
   owner_.on_member_lost(*member, why);
   declare_out(*member);
-  publish();
+  publisher_.publish();
 }
 
-// ---- on the server that is to end
-
-void Cluster::drain(rpc::PendingRef pending) {
-  client_.call(master_, {builder_.finish(wire::Body::Drain, wire::CreateDrain(builder_.fbb())), std::move(pending), true, 0, nullptr});
+/// Without replicas: the server that gets this master's role when it has drained. kNobody: there is none.
+base::Peer Relocation::successor() const {
+  std::vector<base::Peer> candidates;
+  for (const Member* server : roster_.view().staying_servers())
+    if (server->peer != roster_.self().peer && contacts_.is_connected(server->peer)) candidates.push_back(server->peer);
+  if (candidates.empty()) return base::kNobody;
+  // One that is silent may be about to be lost, and one that has never spoken of a view is joining still.
+  return *std::ranges::min_element(candidates, {}, [this](base::Peer peer) { return std::pair(heartbeat_.was_silent(peer), contacts_.find(peer)->epoch == 0); });
 }
 
-void Cluster::hand_over(const std::vector<uint32_t>& parts, rpc::PendingRef pending) {
-  const auto written = builder_.fbb().CreateVector(parts);
-  client_.call(master_, {builder_.finish(wire::Body::HandOver, wire::CreateHandOver(builder_.fbb(), written)), std::move(pending), true, 0, nullptr});
-}
-
-void Cluster::await_goodbyes(std::function<void()> told) {
-  is_drained_ = true;
-  settle_early();
-  aborted_ = std::move(told);
-  abort_if_all_told();
+/// The master decides which server takes over the tables of a lost one. True if values are lost.
+bool Relocation::declare_out(Member& member) {
+  const Succession after = succeed(roster_.view(), member, roster_.self().replicas);
+  for (const Member* part : after.changed) owner_.on_part_moved(*part);
+  return after.loses_values;
 }
 
 }  // namespace mv::cluster

@@ -52,7 +52,7 @@ class Examiner {
       damaged(file.status());
       return std::nullopt;
     }
-    const Part& part = file.value().part();
+    const PartLayout& part = file.value().part();
     if (file.value().bytes() != entry.bytes) {
       damaged(fmt::format("{}: has {} bytes, {} says {}", path, file.value().bytes(), kManifestName, entry.bytes));
     } else if (file.value().checksum() != entry.checksum) {

@@ -90,7 +90,7 @@ void write_file_report(JsonWriter& json, const std::string& path) {
   std::vector<std::string> damage;
   const auto file = PartFile::open(path);
   if (file.ok()) {
-    const Part& part = file.value().part();
+    const PartLayout& part = file.value().part();
     json.field("number", part.number);
     json.field("server", part.server);
     json.field("servers", part.servers);

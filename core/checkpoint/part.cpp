@@ -66,18 +66,18 @@ base::Result<PartTable> read_part_table(const JsonValue& json, Taker& taker) {
 
 }  // namespace
 
-std::vector<Tensor*> Part::tensors() {
+std::vector<Tensor*> PartLayout::tensors() {
   std::vector<Tensor*> out;
   collect(*this, out);
   return out;
 }
-std::vector<const Tensor*> Part::tensors() const {
+std::vector<const Tensor*> PartLayout::tensors() const {
   std::vector<const Tensor*> out;
   collect(*this, out);
   return out;
 }
 
-void add_table(Part& part, const TableEntry& entry, const shard::Range& rows, size_t states) {
+void add_table(PartLayout& part, const TableEntry& entry, const shard::Range& rows, size_t states) {
   const shard::Spec& spec = entry.spec;
   const auto make = [](std::string name, std::string_view dtype, std::vector<uint64_t> shape) {
     return Tensor{std::move(name), std::string(dtype), std::move(shape), 0, 0, std::string(kChecksumLength, '0')};
@@ -91,7 +91,7 @@ void add_table(Part& part, const TableEntry& entry, const shard::Range& rows, si
   part.tables.push_back(std::move(table));
 }
 
-void lay_out(Part& part) {
+void lay_out(PartLayout& part) {
   std::unordered_set<std::string> taken{kMetadata};
   const auto name = [&](Tensor& tensor) {
     // For example, a table "w.ids" and the ids of a table "w" have the same name.
@@ -106,7 +106,7 @@ void lay_out(Part& part) {
   part.data_begin = write_header(part).size();
 }
 
-std::string write_header(const Part& part) {
+std::string write_header(const PartLayout& part) {
   JsonWriter tables;
   tables.array([&] {
     for (const PartTable& table : part.tables)
@@ -129,11 +129,11 @@ std::string write_header(const Part& part) {
                                        {"checksums", write_checksums(part.tensors())}});
 }
 
-base::Result<Part> parse_header(std::string_view text, uint64_t file_bytes) {
+base::Result<PartLayout> parse_header(std::string_view text, uint64_t file_bytes) {
   const auto document = JsonDocument::parse(text);
   if (!document || !document->root().is_object()) return base::Status(MV_EINVAL, "its header is not a JSON object");
   const JsonValue header = document->root();
-  Part part;
+  PartLayout part;
   part.data_begin = kLengthBytes + text.size();
   if (file_bytes < part.data_begin) return base::Status(MV_EINVAL, "it ends inside its header");
   part.data_bytes = file_bytes - part.data_begin;

@@ -25,7 +25,7 @@ struct PartTable {
   std::vector<Tensor> states;
 };
 
-struct Part {
+struct PartLayout {
   uint64_t number = 0, server = 0, servers = 1;
   std::vector<PartTable> tables;
   uint64_t data_begin = 0;  ///< in the file
@@ -37,13 +37,13 @@ struct Part {
 };
 
 /// Adds a table with these rows and this number of states. lay_out() assigns the places of its tensors.
-void add_table(Part& part, const TableEntry& entry, const shard::Range& rows, size_t states);
+void add_table(PartLayout& part, const TableEntry& entry, const shard::Range& rows, size_t states);
 /// Assigns the places of all tensors. The header has its final length, but the checksums are filled in later.
-void lay_out(Part& part);
+void lay_out(PartLayout& part);
 /// The header with its length in front.
-std::string write_header(const Part& part);
+std::string write_header(const PartLayout& part);
 /// Parses an untrusted header, without the length in front, of a file of `file_bytes` bytes. MV_EINVAL with the reason
 /// if it is invalid.
-base::Result<Part> parse_header(std::string_view header, uint64_t file_bytes);
+base::Result<PartLayout> parse_header(std::string_view header, uint64_t file_bytes);
 
 }  // namespace mv::checkpoint

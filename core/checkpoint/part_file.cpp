@@ -50,7 +50,7 @@ base::Status write_rows(std::vector<TensorWriter>& writers, const shard::Rows& r
   return rows.ids.empty() ? base::Status() : writers[next].write(std::as_bytes(std::span(rows.ids)));
 }
 
-base::Status write_table(OutputFile& file, const Part& part, PartTable& table, shard::Snapshot& snapshot,
+base::Status write_table(OutputFile& file, const PartLayout& part, PartTable& table, shard::Snapshot& snapshot,
                          const std::atomic<bool>& given_up) {
   std::vector<TensorWriter> writers;
   writers.emplace_back(file, table.values, part.data_begin);
@@ -74,7 +74,7 @@ base::Status write_table(OutputFile& file, const Part& part, PartTable& table, s
 
 base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uint64_t server, uint64_t servers, bool again,
                                    std::span<SavedTable> tables, const std::atomic<bool>& given_up) {
-  Part part;
+  PartLayout part;
   part.number = number;
   part.server = server;
   part.servers = servers;
@@ -106,7 +106,7 @@ base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uin
 
 // ---- reading
 
-PartFile::PartFile(InputFile file, Part part, std::string checksum)
+PartFile::PartFile(InputFile file, PartLayout part, std::string checksum)
     : file_(std::move(file)), part_(std::move(part)), by_name_(part_.tables.size()), checksum_(std::move(checksum)) {
   std::iota(by_name_.begin(), by_name_.end(), size_t{0});
   std::ranges::sort(by_name_, {}, [&](size_t at) { return std::pair(std::string_view(part_.tables[at].entry.spec.name), at); });

@@ -30,7 +30,7 @@ class PartFile {
  public:
   static base::Result<PartFile> open(const std::string& path);
 
-  const Part& part() const { return part_; }
+  const PartLayout& part() const { return part_; }
   /// The table with this name, or null. Uses an index, because a checkpoint may have very many tables.
   const PartTable* find(std::string_view table) const;
   uint64_t bytes() const { return file_.bytes(); }
@@ -43,12 +43,12 @@ class PartFile {
                     const std::function<base::Status(const shard::Rows&)>& take) const;
 
  private:
-  PartFile(InputFile file, Part part, std::string checksum);
+  PartFile(InputFile file, PartLayout part, std::string checksum);
   base::Status verify(const Tensor& tensor, const shard::Spec* ids_of, std::vector<std::byte>& buffer,
                       const std::atomic<bool>& given_up) const;
 
   InputFile file_;
-  Part part_;
+  PartLayout part_;
   std::vector<size_t> by_name_;  ///< indexes into part_.tables, sorted by name
   std::string checksum_;
 };

@@ -30,13 +30,13 @@ class Broadcasts {
     std::vector<std::pair<const tensor::Tensor*, const tensor::Tensor*>> further;  ///< a tensor, and the one of `outs` on its device
   };
   /// What another device does.
-  struct Part {
+  struct Share {
     TensorDevice& device;
     const Stream& stream;
     WorkList first = {}, second = {};
   };
 
-  Part& part_of(const tensor::Tensor& out);
+  Share& share_of(const tensor::Tensor& out);
   static bool can_split(const Array& array);
   void list(const Array& array, Path path);
   base::Status begin();
@@ -45,7 +45,7 @@ class Broadcasts {
   TensorDevice& device_;
   const Stream& stream_;
   std::vector<Array> arrays_;
-  std::deque<Part> parts_;
+  std::deque<Share> shares_;
 };
 
 }  // namespace mv::device

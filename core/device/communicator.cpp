@@ -13,10 +13,10 @@ class PluginCommunicator final : public tensor::Communicator {
       : device_(device), stream_(std::move(stream)), handle_(handle) {}
   ~PluginCommunicator() override { end(1); }
 
-  base::Status allreduce(std::span<const Part> parts, int32_t reduction) override {
+  base::Status allreduce(std::span<const Buffers> parts, int32_t reduction) override {
     std::vector<mv_device_part> given;
     given.reserve(parts.size());
-    for (const Part& part : parts) given.push_back({part.in, part.out, part.count, part.dtype});
+    for (const Buffers& part : parts) given.push_back({part.in, part.out, part.count, part.dtype});
     return device_.check(device_.plugin().comm_allreduce(handle_, stream_(), given.data(), given.size(), reduction), "all-reduce between devices");
   }
   base::Result<bool> is_idle() override {

@@ -36,7 +36,7 @@ class Sums {
     bool is_split = false;
   };
   /// What one device does.
-  struct Part {
+  struct Share {
     TensorDevice& device;
     const Stream& stream;
     size_t bytes = 0;  ///< of its room
@@ -48,21 +48,21 @@ class Sums {
     size_t first, count;
   };
 
-  Part& part_of(TensorDevice& device);
+  Share& share_of(TensorDevice& device);
   bool can_split(const Sum& sum) const;
   template <typename Visit>
   void for_each_slice(const Sum& sum, const Visit& visit);
-  size_t room_for(const Part& part, const Sum& sum, size_t count) const;
+  size_t room_for(const Share& share, const Sum& sum, size_t count) const;
   base::Status plan(Path path);
-  base::Result<std::vector<const void*>> gather(Part& part, const Sum& sum, Slice slice);
-  void list(Part& part, const Sum& sum, void* out, std::span<const void* const> here, size_t count);
+  base::Result<std::vector<const void*>> gather(Share& share, const Sum& sum, Slice slice);
+  void list(Share& share, const Sum& sum, void* out, std::span<const void* const> here, size_t count);
   base::Status list_all();
   base::Status begin();
   base::Result<Path> run(Path path);
 
   std::vector<Sum> sums_;
-  std::deque<Part> parts_;  ///< the first is the device of the sums; then others that have values
-  WorkList collected_;      ///< copies of the parts of sums that other devices have made
+  std::deque<Share> shares_;  ///< the first is the device of the sums; then others that have values
+  WorkList collected_;      ///< copies of the shares of sums that other devices have made
 };
 
 }  // namespace mv::device

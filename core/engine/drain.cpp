@@ -40,7 +40,7 @@ base::Status Drain::why_never() const {
   const cluster::Member* const member = cluster_.view().find(self.peer);
   const auto servers = cluster_.view().staying_servers();
   const bool has_heir = std::ranges::any_of(servers, [&](const cluster::Member* server) { return server->peer != self.peer; });
-  if (member != nullptr && member->is_worker() && member->state == cluster::State::kHere && !has_heir)
+  if (member != nullptr && member->is_worker() && member->state == cluster::MemberState::kHere && !has_heir)
     return base::error(MV_EUNREACHABLE, "there is no other server that stays and could take over its tables");
   return {};
 }
@@ -49,7 +49,7 @@ void Drain::begin(Done done) {
   if (stage_ == Stage::kOver || stage_ == Stage::kFailed) return done(failure_);
   if (stage_ == Stage::kNot) {
     if (const base::Status wrong = why_never(); !wrong.ok()) return done(wrong);
-    if (const cluster::Member& member = *cluster_.view().find(cluster_.self().peer); member.is_worker() && member.state == cluster::State::kHere)
+    if (const cluster::Member& member = *cluster_.view().find(cluster_.self().peer); member.is_worker() && member.state == cluster::MemberState::kHere)
       return done(base::error(MV_ESTATE, "a worker finishes before its process hands its tables over"));
     if (cluster_.all_workers_gone()) return done({});  // nobody needs the tables
     done_.push_back(std::move(done));

@@ -34,7 +34,7 @@ struct Metrics {
   base::Nanos uptime{0};
   std::optional<base::Nanos> busy;         ///< of the loop, if times are taken
   std::array<uint64_t, cluster::kChanges> changes{};  ///< of the membership, by cluster::Change
-  std::array<uint64_t, 4> members{};       ///< by cluster::State; the last: servers that have handed their tables over and left
+  std::array<uint64_t, 4> members{};       ///< by cluster::MemberState; the last: servers that have handed their tables over and left
   struct Parts {
     uint64_t kept = 0, missing = 0;  ///< servers' parts that this process serves, by whether they have a back-up
     uint64_t differing = 0;          ///< tables whose copy here has differed from their server's

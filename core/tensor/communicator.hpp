@@ -16,7 +16,7 @@ namespace mv::tensor {
 class Communicator {
  public:
   using Id = std::array<std::byte, 128>;
-  struct Part {
+  struct Buffers {
     const void* in;
     void* out;
     size_t count;
@@ -28,7 +28,7 @@ class Communicator {
   /// Begins an all-reduce, after all work that the device's stream has so far. Averages divide by the number of ranks. All
   /// ranks get the same bits.
   /// @param reduction  an mv_reduction
-  virtual base::Status allreduce(std::span<const Part> parts, int32_t reduction) = 0;
+  virtual base::Status allreduce(std::span<const Buffers> parts, int32_t reduction) = 0;
   /// Whether all that was begun is done: the making of the communicator, an all-reduce.
   virtual base::Result<bool> is_idle() = 0;
   /// Ends it in order: the other ranks may still be at the end of an all-reduce that is done here.

@@ -268,7 +268,7 @@ void write_checkpoints() {
   const std::vector<checkpoint::TableEntry> entries = {entry("a", MV_ARRAY, MV_U8, "add"), entry("m", MV_MATRIX, MV_F64, "momentum"),
                                                        entry("s", MV_SPARSE, MV_BF16, "adagrad rate=0.5"), entry("k", MV_KEYVALUE, MV_I64, "assign")};
   checkpoint::Manifest manifest{7, 1700000000, {}, entries};
-  checkpoint::Part part;
+  checkpoint::PartLayout part;
   part.number = 7;
   for (const auto& each : entries) checkpoint::add_table(part, each, {0, 4}, each.updater.name == "add" || each.updater.name == "assign" ? 0 : 1);
   checkpoint::lay_out(part);

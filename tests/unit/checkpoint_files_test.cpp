@@ -231,7 +231,7 @@ void a_real_shard_is_restored_on_another_number_of_servers(void**) {
 }
 
 void names_that_meet_are_kept_apart(void**) {
-  Part part;
+  PartLayout part;
   for (const TableEntry& entry : entries()) add_table(part, entry, {0, 5}, 1);
   lay_out(part);
   const std::string text = write_header(part);
@@ -246,7 +246,7 @@ void names_that_meet_are_kept_apart(void**) {
 /// A store's keys are tables: time and memory grow linearly with their number, not quadratically.
 void a_hundred_thousand_tables_fit_into_a_file(void**) {
   constexpr size_t kTables = test::turns(100'000, 3000);
-  Part part;
+  PartLayout part;
   for (size_t i = 0; i < kTables; ++i) {
     TableEntry entry;
     entry.spec.name = "kv-0/" + std::to_string(i);

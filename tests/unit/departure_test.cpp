@@ -17,7 +17,7 @@ extern "C" {
 namespace {
 
 using namespace mv;
-using cluster::State;
+using cluster::MemberState;
 
 constexpr base::Peer kMaster = 1, kSelf = 2, kWorker = 3, kHeir = 4;
 
@@ -27,7 +27,7 @@ class Serving final : private rpc::Service, private cluster::Cluster::Owner {
   Serving() {
     cluster_.start();
     cluster_.on_connected(kMaster, "m:1");
-    auto frame = view(1, {kMaster, State::kHere}, {kWorker, State::kHere});
+    auto frame = view(1, {kMaster, MemberState::kHere}, {kWorker, MemberState::kHere});
     wire::stamp(frame, 1, 1);
     client_.on_answer(kMaster, unit::message_of(frame), {});
     cluster_.on_connected(kWorker, "m:3");
@@ -39,7 +39,7 @@ class Serving final : private rpc::Service, private cluster::Cluster::Owner {
 
   struct Worker {
     base::Peer peer;
-    State state;
+    MemberState state;
   };
   /// The master sends a view.
   void hear(uint64_t epoch, Worker master, Worker other) {
@@ -59,7 +59,7 @@ class Serving final : private rpc::Service, private cluster::Cluster::Owner {
   base::Frame view(uint64_t epoch, Worker master, Worker other) {
     cluster::View view;
     view.epoch = epoch;
-    const auto add = [&](base::Peer peer, int32_t role, State state) {
+    const auto add = [&](base::Peer peer, int32_t role, MemberState state) {
       cluster::Member member;
       member.rank = static_cast<uint32_t>(view.members.size());
       member.role = role;
@@ -69,7 +69,7 @@ class Serving final : private rpc::Service, private cluster::Cluster::Owner {
       view.members.push_back(member);
     };
     add(master.peer, MV_ROLE_WORKER, master.state);
-    add(kSelf, MV_ROLE_SERVER, State::kHere);
+    add(kSelf, MV_ROLE_SERVER, MemberState::kHere);
     add(other.peer, MV_ROLE_WORKER, other.state);
     return builder_.finish(wire::Body::View, cluster::write_view(builder_.fbb(), view));
   }
@@ -113,7 +113,7 @@ void the_master_announces_when_all_workers_are_gone(void**) {
   serving.leaves(kMaster);
   assert_false(serving.is_over());
   const size_t before = serving.news;
-  serving.hear(2, {kMaster, State::kFinished}, {kWorker, State::kFinished});
+  serving.hear(2, {kMaster, MemberState::kFinished}, {kWorker, MemberState::kFinished});
   assert_true(serving.is_over());
   assert_true(serving.news > before);
 }
@@ -124,9 +124,9 @@ void the_replacement_of_a_lost_worker_is_served(void**) {
   serving.loses(kWorker);
   serving.leaves(kMaster);
   assert_false(serving.is_over());
-  serving.hear(3, {kMaster, State::kHere}, {kHeir, State::kHere});
+  serving.hear(3, {kMaster, MemberState::kHere}, {kHeir, MemberState::kHere});
   assert_false(serving.is_over());
-  serving.hear(4, {kMaster, State::kFinished}, {kHeir, State::kFinished});
+  serving.hear(4, {kMaster, MemberState::kFinished}, {kHeir, MemberState::kFinished});
   assert_true(serving.is_over());
 }
 

@@ -89,7 +89,7 @@ void assert_values(const Tensor& there, double value, const std::string& what) {
     if (found != value) fail_msg("%s: element %zu is %g, not %g", what.c_str(), i, found, value);
   }
 }
-Communicator::Part part(const Tensor& in, const Tensor& out) { return {in.data, out.data, in.stored(), in.dtype}; }
+Communicator::Buffers part(const Tensor& in, const Tensor& out) { return {in.data, out.data, in.stored(), in.dtype}; }
 
 void all_dtypes_are_reduced_in_all_ways(void**) {
   NEED_LIBRARY();
@@ -103,7 +103,7 @@ void all_dtypes_are_reduced_in_all_ways(void**) {
       for (int rank = 0; rank < n; ++rank) {
         in.push_back(filled(rank, dtype, 3 + 2 * rank));
         out.push_back(filled(rank, dtype, 0));
-        const Communicator::Part parts[] = {part(in.back(), out.back())};
+        const Communicator::Buffers parts[] = {part(in.back(), out.back())};
         must(ends[static_cast<size_t>(rank)]->allreduce(parts, reduction));
       }
       finish(ends);
@@ -125,7 +125,7 @@ void several_arrays_are_reduced_together_and_in_place(void**) {
     for (int rank = 0; rank < n; ++rank) {
       arrays.push_back(filled(rank, MV_F32, rank + 1));
       arrays.push_back(filled(rank, MV_I64, 10 * (rank + 1), 7));
-      const Communicator::Part parts[] = {part(arrays[arrays.size() - 2], arrays[arrays.size() - 2]), part(arrays.back(), arrays.back())};
+      const Communicator::Buffers parts[] = {part(arrays[arrays.size() - 2], arrays[arrays.size() - 2]), part(arrays.back(), arrays.back())};
       must(ends[static_cast<size_t>(rank)]->allreduce(parts, MV_REDUCE_SUM));
     }
     finish(ends);
@@ -140,7 +140,7 @@ void an_all_reduce_that_a_rank_does_not_join_is_aborted(void**) {
   for (int turn = 0; turn < 2; ++turn) {
     auto ends = make();
     const Tensor mine = filled(0, MV_F32, 1);
-    const Communicator::Part parts[] = {part(mine, mine)};
+    const Communicator::Buffers parts[] = {part(mine, mine)};
     must(ends[0]->allreduce(parts, MV_REDUCE_SUM));
     for (int i = 0; i < 100; ++i) assert_false(must(ends[0]->is_idle()));
     ends.clear();

@@ -276,7 +276,7 @@ void an_abort_makes_its_sender_lost(void**) {
   node.hear(kWorker, Body::Abort, 0, [](auto& fbb) { return wire::CreateAbortDirect(fbb, std::string(5000, 'x').c_str()); });
   assert_true(node.link.has_closed(kWorker));
   const cluster::Member* worker = node.member.cluster().view().find(kWorker);
-  assert_true(worker->state == cluster::State::kLost);
+  assert_true(worker->state == cluster::MemberState::kLost);
   assert_string_equal(worker->why.c_str(), ("worker 0: " + std::string(1000, 'x') + " (rank 1, pid 7 on w)").c_str());
   node.hear(kWorker, Body::Abort, 0, [](auto& fbb) { return wire::CreateAbortDirect(fbb, "again"); });
   assert_true(worker->why.find("again") == std::string::npos);
@@ -285,7 +285,7 @@ void an_abort_makes_its_sender_lost(void**) {
 void an_abort_without_a_reason_is_one(void**) {
   Served node;
   node.hear_empty(kWorker, Body::Abort, 0);
-  assert_true(node.member.cluster().view().find(kWorker)->state == cluster::State::kLost);
+  assert_true(node.member.cluster().view().find(kWorker)->state == cluster::MemberState::kLost);
 }
 
 void who_aborts_waits_until_all_have_closed(void**) {
@@ -296,7 +296,7 @@ void who_aborts_waits_until_all_have_closed(void**) {
   assert_int_equal(told, 0);
   node.member.on_lost(kWorker, base::error(MV_EPEERLOST, "closed"));
   assert_int_equal(told, 1);
-  assert_true(node.member.cluster().view().find(kWorker)->state == cluster::State::kHere);  // it did not lose the others
+  assert_true(node.member.cluster().view().find(kWorker)->state == cluster::MemberState::kHere);  // it did not lose the others
 }
 
 void a_cancel_reaches_the_engine_of_its_request(void**) {

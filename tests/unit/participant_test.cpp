@@ -146,7 +146,7 @@ struct Cluster : rpc::Service {
     member.rank = static_cast<uint32_t>(view.members.size());
     member.role = role;
     member.peer = peer;
-    member.state = cluster::State::kHere;
+    member.state = cluster::MemberState::kHere;
     view.members.push_back(member);
   }
   base::SinkRef place(const wire::Message&, size_t) override { return base::Sink::nowhere(); }

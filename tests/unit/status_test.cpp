@@ -71,7 +71,7 @@ void a_report_arrives_as_it_was(void**) {
   report.choice = "transport=tcp: also within a machine";
   report.peers.push_back({2, {"tcp", 10, 20, "TLS_AES_128_GCM_SHA256"}, 1.5, 2.5, 3s});
   report.own.push_back({"w", "an array", shard::Consistency::kStale, true, {{1, 2, 3, 4}}});
-  report.held.push_back({"v", "a matrix", shard::Consistency::kSync, false, {}, table::Part{10, 640}});
+  report.held.push_back({"v", "a matrix", shard::Consistency::kSync, false, {}, table::PartSize{10, 640}});
   report.waits.push_back({WaitKind::kStaleGet, 2, "w", 4, 12s, 11s, {{3, "is at clock 1, 3 is needed"}}});
   report.groups.push_back({77, {2, 3}, 1, "shm", 41, "worker 0 is lost", "4K: inline (kept)"});
   report.reported.push_back({"loss", 0.25, 8, 3s});
@@ -197,12 +197,12 @@ void the_silent_the_lost_and_the_finished_are_shown_so(void**) {
   overview.reports.erase(2);
   overview.silence[2] = 12s;
   overview.reports.erase(3);
-  overview.view.members[2].state = cluster::State::kLost;
+  overview.view.members[2].state = cluster::MemberState::kLost;
   overview.view.members[2].why = "its process ended";
   std::string text = status::to_text(overview);
   assert_true(has(text, "silent for 12.0 s") && has(text, "lost: its process ended") &&
               has(text, "no call is waiting"));
-  overview.view.members[2].state = cluster::State::kFinished;
+  overview.view.members[2].state = cluster::MemberState::kFinished;
   overview.silence.erase(2);
   text = status::to_text(overview);
   assert_true(has(text, "finished") && has(text, "not connected"));
@@ -238,8 +238,8 @@ void programs_get_the_same(void**) {
   status::Overview overview = three();
   overview.reports[1].peers.push_back({2, {"tcp", 100, 50, "TLS_AES_128_GCM_SHA256"}, 10, 5, 1s});
   overview.reports[1].waits.push_back({WaitKind::kBarrier, 2, "", 0, 2s, 2s, {{3, "has not arrived"}}});
-  overview.reports[1].held.push_back({"v", "a matrix", shard::Consistency::kAsync, true, {}, table::Part{6, 24}});
-  overview.reports[3].held.push_back({"v", "a matrix", shard::Consistency::kAsync, true, {}, table::Part{4, 16}});
+  overview.reports[1].held.push_back({"v", "a matrix", shard::Consistency::kAsync, true, {}, table::PartSize{6, 24}});
+  overview.reports[3].held.push_back({"v", "a matrix", shard::Consistency::kAsync, true, {}, table::PartSize{4, 16}});
   const auto json = nlohmann::json::parse(status::to_json(overview));
   const auto& servers = json["tables"][0]["servers"];
   assert_true(servers.size() == 2 && servers[0]["server"] == 0 && servers[0]["stored"] == 6 && servers[1]["memory_bytes"] == 16);

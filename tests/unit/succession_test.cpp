@@ -56,7 +56,7 @@ std::string places(View& view) {
 }
 
 Succession lose(View& view, uint32_t number, uint32_t replicas = 1) {
-  server(view, number).state = State::kLost;
+  server(view, number).state = MemberState::kLost;
   return succeed(view, server(view, number), replicas);
 }
 
@@ -146,7 +146,7 @@ void a_next_backup_that_dies_is_replaced(void**) {
 
 void nobody_succeeds_when_the_workers_are_gone(void**) {
   View view = servers_on({"a", "a", "a"});
-  view.members[0].state = State::kFinished;
+  view.members[0].state = MemberState::kFinished;
   lose(view, 1);
   assert_places(view, "0:- -:- 2:0");
 }
@@ -225,7 +225,7 @@ View servers_with_room(size_t most) {
     place.rank = number + 1;
     place.peer = kPeers + place.rank;
     place.role = MV_ROLE_SERVER;
-    place.state = State::kLost;
+    place.state = MemberState::kLost;
     place.is_out = place.drained = true;
     place.stand_in = number % 2 + 2;
     view.members.push_back(place);
@@ -237,7 +237,7 @@ void join(View& view, uint32_t number, uint32_t replicas = 0, const char* host =
   Member& place = server(view, number);
   place.pid = 1;
   place.host = host;
-  place.state = State::kHere;
+  place.state = MemberState::kHere;
   place.is_out = place.drained = false;
   (void)name_next_backups(view, replicas);
 }

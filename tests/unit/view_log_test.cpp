@@ -82,17 +82,17 @@ class Changing {
       case 0:
         member.peer = 1'000'000 + next_peer_++;
         member.address += "x";
-        member.state = State::kHere;
+        member.state = MemberState::kHere;
         member.why.clear();
         member.is_out = false;
         return;
       case 1:
-        member.state = State::kLost;
+        member.state = MemberState::kLost;
         member.why = "it was killed";
         member.is_out = true;
         return;
       case 2:
-        member.state = State::kFinished;
+        member.state = MemberState::kFinished;
         return;
       case 3:
         member.draining = !member.draining;
@@ -175,7 +175,7 @@ void a_change_costs_as_much_whatever_the_number_of_members(void**) {
     Changing sender(1, count);
     const View before = sender.view;
     ++sender.view.epoch;
-    sender.view.members[7].state = State::kLost;
+    sender.view.members[7].state = MemberState::kLost;
     sender.view.members[7].why = "worker 4 (rank 7, pid 1007 on host-0) is gone: its process ended";
     sender.log.follow(before, sender.view);
     bytes[count == 100 ? 0 : 1] = sender.message(before.epoch).bytes();

@@ -143,7 +143,7 @@ base::Result<bool> DeviceReducer::reduce(const Operation& operation, uint64_t nu
     if (!ready.ok() || !ready.value()) return ready;
     if (deadline != base::kNever) deadline += calls_.loop().now() - begun;
   }
-  std::vector<tensor::Communicator::Part> parts;
+  std::vector<tensor::Communicator::Buffers> parts;
   for (size_t i = 0; i < operation.out.size(); ++i) {
     const collective::Array& array = operation.out[i];
     if (array.count > 0) parts.push_back({operation.in.empty() ? array.data : operation.in[i], array.data, array.count, array.dtype});

@@ -109,7 +109,7 @@ std::vector<int64_t> MemberNode::active_workers() {
   runtime_.read_on_loop([&] {
     const auto workers = runtime_.member().cluster().view().workers();
     for (size_t id = 0; id < workers.size(); ++id)
-      if (workers[id]->state == cluster::State::kHere) ids.push_back(static_cast<int64_t>(id));
+      if (workers[id]->state == cluster::MemberState::kHere) ids.push_back(static_cast<int64_t>(id));
   });
   return ids;
 }

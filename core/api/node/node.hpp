@@ -16,6 +16,7 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "base/traffic.hpp"
+#include "engine/cluster/member_state.hpp"
 #include "engine/status/form.hpp"
 #include "runtime/identity.hpp"
 #include "runtime/settings.hpp"
@@ -31,7 +32,8 @@ enum class Flush { kChanges, kNone };
 
 /// Another member of the cluster, and the connection to it from here.
 struct PeerReport {
-  enum class State { kHere, kFinished, kLost };
+  using State = cluster::MemberState;
+
   int64_t rank = 0;
   int32_t role = MV_ROLE_ALL;  ///< mv_role; or kRoleScheduler
   std::string host, address;

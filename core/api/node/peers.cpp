@@ -73,9 +73,7 @@ PeerReport MemberNode::report_on(const cluster::Member& member) {
   report.host = member.host;
   report.address = member.address;
   report.pid = member.pid;
-  report.state = member.state == cluster::State::kHere                           ? PeerReport::State::kHere
-                 : member.state == cluster::State::kFinished || member.drained ? PeerReport::State::kFinished
-                                                                                  : PeerReport::State::kLost;
+  report.state = member.drained ? cluster::MemberState::kFinished : member.state;
   report.why_lost = member.why;
   report.same_host = member.host == self.host;
   const base::Peer master = runtime_.member().cluster().master();

@@ -87,7 +87,7 @@ Channels::Begun Channels::begin(const base::OperationRef& call, const std::strin
   Transfer& transfer = transfers_[begun.number] = {call, std::move(work), channel, std::move(collected), {}};
   const auto workers = cluster_.view().workers();
   for (size_t worker = 0; worker < workers.size(); ++worker) {
-    if (workers[worker]->peer == cluster_.self().peer || workers[worker]->state != cluster::State::kHere) continue;
+    if (workers[worker]->peer == cluster_.self().peer || workers[worker]->state != cluster::MemberState::kHere) continue;
     begun.peers.push_back(workers[worker]->peer);
     transfer.open[begun.peers.back()].worker = worker;
   }
@@ -200,7 +200,7 @@ base::Status Channels::on_part(base::Peer from, const std::string& channel, cons
   if (part.number() != 0) {
     const auto transfer = transfers_.find(part.number());
     const bool expected = transfer != transfers_.end() && transfer->second.collected != nullptr && transfer->second.channel == channel;
-    const auto giver = expected ? transfer->second.open.find(from) : std::map<base::Peer, Transfer::Part>::iterator();
+    const auto giver = expected ? transfer->second.open.find(from) : std::map<base::Peer, Transfer::Awaited>::iterator();
     if (!expected || giver == transfer->second.open.end()) return base::Status(MV_ESTATE, "it does not wait for these bytes, or no longer");
     return giver->second.given.add(part, payload, end.shared->limit);
   }

@@ -95,7 +95,7 @@ class Channels {
   };
   /// A collect() or deliver() in progress.
   struct Transfer {
-    struct Part {
+    struct Awaited {
       size_t worker = 0;
       rpc::PendingRef request;  ///< null in deliver()
       Assembly given;
@@ -104,7 +104,7 @@ class Channels {
     std::shared_ptr<base::Work> work;
     std::string channel;
     std::shared_ptr<std::vector<Bytes>> collected;  ///< null in deliver()
-    std::map<base::Peer, Part> open;
+    std::map<base::Peer, Awaited> open;
   };
 
   struct Begun {

@@ -156,7 +156,7 @@ class Coordinator {
   std::vector<base::Peer> awaited_servers() const;
   std::string missing_workers() const;
   std::string missing_servers() const { return view_->names(awaited_servers()); }
-  bool is_here(const cluster::Member& worker) const { return worker.state == cluster::State::kHere; }
+  bool is_here(const cluster::Member& worker) const { return worker.state == cluster::MemberState::kHere; }
   // a save
   void take_snapshots(base::Result<checkpoint::CheckpointPath> place);
   Question snapshot_of(base::PayloadRef clocks, bool resumes) const;

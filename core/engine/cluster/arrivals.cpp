@@ -17,14 +17,14 @@ bool is_tcp(const std::string& address) { return address.starts_with('[') || (!a
 
 void Arrivals::add_self() {
   Joiner self;
-  self.member = {0, self_.role, self_.peer, self_.address, self_.host, self_.pid, State::kHere, ""};
+  self.member = {0, self_.role, self_.peer, self_.address, self_.host, self_.pid, MemberState::kHere, ""};
   self.wants_rank = 0;
   joiners_.push_back(std::move(self));
 }
 
 void Arrivals::add(const rpc::Asked& asked, const wire::Join& request) {
   Joiner joiner;
-  joiner.member = {0, request.role(), asked.client, wire::text_of(request.address()), wire::text_of(request.host()), request.pid(), State::kHere, ""};
+  joiner.member = {0, request.role(), asked.client, wire::text_of(request.address()), wire::text_of(request.host()), request.pid(), MemberState::kHere, ""};
   joiner.wants_rank = request.rank();
   joiner.asked = asked;
   joiners_.push_back(std::move(joiner));
@@ -104,13 +104,13 @@ void Arrivals::add_vacant_places(View& view) const {
   const size_t servers = view.servers().size(), workers = view.workers().size();
   for (size_t number = servers; servers > 0 && number < self_.max_servers; ++number) {
     Member& place = add_vacant_place(view, MV_ROLE_SERVER);
-    place.state = State::kLost;
+    place.state = MemberState::kLost;
     place.drained = true;
     place.why = "no server has joined in this place yet";
     place.stand_in = view.servers()[number % servers]->rank + 1;
   }
   view.elastic = self_.max_workers > 0;
-  for (size_t number = workers; workers > 0 && number < self_.max_workers; ++number) add_vacant_place(view, MV_ROLE_WORKER).state = State::kFinished;
+  for (size_t number = workers; workers > 0 && number < self_.max_workers; ++number) add_vacant_place(view, MV_ROLE_WORKER).state = MemberState::kFinished;
 }
 
 std::vector<rpc::Asked> Arrivals::asked() const {

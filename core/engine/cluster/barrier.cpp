@@ -106,7 +106,7 @@ void Barrier::close(const base::Status& why) {
 
 void Barrier::tell_loss(const base::Status& why) {
   for (const Member* worker : view_.workers()) {
-    if (worker->state != State::kHere) continue;
+    if (worker->state != MemberState::kHere) continue;
     auto& theirs = waiting_[worker->peer];
     if (followers_.contains(worker->peer)) continue;  // it says itself what it was told
     if (theirs.empty() || !followers_.empty()) {
@@ -121,7 +121,7 @@ void Barrier::tell_loss(const base::Status& why) {
 void Barrier::settle() {
   if (is_held_ || !followers_.empty()) return;
   const auto workers = view_.workers();
-  const auto there = [&](const Member* w) { return w->state != State::kHere || !waiting_[w->peer].empty(); };
+  const auto there = [&](const Member* w) { return w->state != MemberState::kHere || !waiting_[w->peer].empty(); };
   while (std::all_of(workers.begin(), workers.end(), there)) {
     bool any = false;
     for (const Member* worker : workers) {
@@ -151,7 +151,7 @@ std::vector<base::Peer> Barrier::awaited() const {
   std::vector<base::Peer> awaited;
   for (const Member* worker : view_.workers()) {
     const auto theirs = waiting_.find(worker->peer);
-    if (worker->state == State::kHere && (theirs == waiting_.end() || theirs->second.empty())) awaited.push_back(worker->peer);
+    if (worker->state == MemberState::kHere && (theirs == waiting_.end() || theirs->second.empty())) awaited.push_back(worker->peer);
   }
   return awaited;
 }

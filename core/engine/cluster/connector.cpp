@@ -19,7 +19,7 @@ void Connector::want(base::Peer peer, Dialer dialer) {
   const Contact* const known = contacts_.find(peer);
   if (known != nullptr && known->wanted && known->connected) return;
   const Member* member = roster_.view().find(peer);
-  if (member == nullptr || peer == roster_.self().peer || member->state == State::kLost || roster_.ended_unmet(*member)) return;
+  if (member == nullptr || peer == roster_.self().peer || member->state == MemberState::kLost || roster_.ended_unmet(*member)) return;
   Contact& contact = contacts_[peer];
   const bool is_new = !std::exchange(contact.wanted, true);
   if (contact.connected) return;

@@ -42,7 +42,7 @@ void CutOff::depose() {
   }
   for (const base::Peer peer : others) lose_(peer, standing_.why_cut_off());
   for (const Member& member : roster_.view().members)
-    if (member.is_worker() && member.state == State::kLost && !member.drained) owner_.on_worker_lost(member, base::Status(MV_EPEERLOST, member.why));
+    if (member.is_worker() && member.state == MemberState::kLost && !member.drained) owner_.on_worker_lost(member, base::Status(MV_EPEERLOST, member.why));
 }
 
 bool CutOff::is_in(const View& newer) {

@@ -25,8 +25,8 @@ void Decisions::decide(Change change, Decided done) {
 void Decisions::decide_end(base::Peer worker) {
   decide([worker](View& next) {
     Member* const left = next.find(worker);
-    if (left == nullptr || left->state != State::kHere) return base::Status(MV_ESTATE, "");
-    left->state = State::kFinished;
+    if (left == nullptr || left->state != MemberState::kHere) return base::Status(MV_ESTATE, "");
+    left->state = MemberState::kFinished;
     return base::Status();
   });
 }

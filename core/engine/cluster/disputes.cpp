@@ -10,7 +10,7 @@ namespace mv::cluster {
 std::optional<Disputes::Verdict> Disputes::judge(base::Peer from, const wire::Unreachable& note) {
   const Member* const member = roster_.view().find(note.peer());
   const Member* const reporter = roster_.view().find(from);
-  if (!roster_.is_master() || member == nullptr || member->state == State::kLost || member->peer == roster_.self().peer) return std::nullopt;
+  if (!roster_.is_master() || member == nullptr || member->state == MemberState::kLost || member->peer == roster_.self().peer) return std::nullopt;
   if (reporter == nullptr || reporter->is_out) return std::nullopt;  // the others close their connections with one that has left, perhaps before it knows
   const base::Peer lost = choose_lost(*reporter, *member);
   if (lost == base::kNobody) return std::nullopt;  // the report is repeated at the next beat
@@ -60,7 +60,7 @@ bool Disputes::can_spare(const Member& server) const {
   std::set<base::Peer> others;
   const auto lives = [&](const Member& member) {
     const Member* const here = roster_.view().find(member.peer);
-    return here == nullptr || (here->state != State::kLost && !here->is_out);
+    return here == nullptr || (here->state != MemberState::kLost && !here->is_out);
   };
   for (const Member& member : roster_.decided().members) {
     if (member.is_server() && roster_.decided().serving(member) == server.peer && std::ranges::none_of(member.backups, [&](uint32_t backup) { return lives(*roster_.decided().at(backup - 1)); }))

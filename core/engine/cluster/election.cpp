@@ -22,7 +22,7 @@ bool Election::can_replace_master() const {
   std::set<base::Peer> voters;
   for (const Member& member : roster_.decided().members) {
     const Member* const here = roster_.view().find(member.peer);  // null: this node has not come to it yet in a new view
-    if (member.votes && (here == nullptr || here->state != State::kLost) && !(member.peer == roster_.master() && !roster_.is_master())) voters.insert(member.peer);
+    if (member.votes && (here == nullptr || here->state != MemberState::kLost) && !(member.peer == roster_.master() && !roster_.is_master())) voters.insert(member.peer);
   }
   return keeping_.is_quorum(voters);
 }
@@ -38,7 +38,7 @@ void Election::await_master(const base::Status& why) {
   const Member* const self = roster_.own();
   if (!self->is_server() || elect_at_ != base::kNever) return;
   const auto ahead = std::ranges::count_if(roster_.view().members, [&](const Member& member) {
-    return member.is_server() && member.rank < self->rank && member.peer != roster_.master() && member.state != State::kLost;
+    return member.is_server() && member.rank < self->rank && member.peer != roster_.master() && member.state != MemberState::kLost;
   });
   elect_at_ = clock_.now() + ahead * kStagger;
 }
@@ -49,8 +49,8 @@ void Election::stand() {
   for (const Member& known : roster_.view().members) {
     Member* const member = next.find(known.peer);
     if (member == nullptr) continue;
-    if (known.state == State::kFinished && member->state == State::kHere) member->state = State::kFinished;
-    const bool is_lost = known.peer == roster_.master() || (known.state == State::kLost && member->state != State::kLost);
+    if (known.state == MemberState::kFinished && member->state == MemberState::kHere) member->state = MemberState::kFinished;
+    const bool is_lost = known.peer == roster_.master() || (known.state == MemberState::kLost && member->state != MemberState::kLost);
     if (is_lost) (void)lose(next, known.peer, roster_.self().replicas, known.peer == roster_.master() ? master_lost_.text() : known.why);
   }
   ++next.epoch;

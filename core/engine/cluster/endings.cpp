@@ -39,12 +39,12 @@ void Endings::finished(base::Peer peer) {
 void Endings::decide_noticed() {
   for (Member& known : roster_.view().members) {
     const Member* const member = roster_.decided().find(known.peer);
-    if (member == nullptr || member->state != State::kHere) continue;
-    if (known.state == State::kFinished) {
+    if (member == nullptr || member->state != MemberState::kHere) continue;
+    if (known.state == MemberState::kFinished) {
       decisions_.decide_end(known.peer);
       barrier_.finished(known.peer);
     }
-    if (known.state == State::kLost) lost(known, known.is_worker(), base::Status(MV_EPEERLOST, known.why));
+    if (known.state == MemberState::kLost) lost(known, known.is_worker(), base::Status(MV_EPEERLOST, known.why));
   }
 }
 

@@ -38,17 +38,17 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
   client_.on_lost(peer, why);
   Member* member = roster_.view().find(peer);
   const bool needed = member != nullptr && roster_.may_need(*member);
-  if (member != nullptr && member->state == State::kHere) {
-    member->state = State::kLost;
+  if (member != nullptr && member->state == MemberState::kHere) {
+    member->state = MemberState::kLost;
     member->why = why.text();
     if (member->is_worker() && (!roster_.is_kept() || is_deposed())) owner_.on_worker_lost(*member, why);
     owner_.on_member_lost(*member, why);
     if (member->is_server()) owner_.on_server_missed(*member, why);
     if (roster_.is_master()) endings_.lost(*member, member->is_worker(), why);
-  } else if (member != nullptr && member->state == State::kFinished && member->is_server() && !member->is_out && !roster_.view().workers_gone()) {
+  } else if (member != nullptr && member->state == MemberState::kFinished && member->is_server() && !member->is_out && !roster_.view().workers_gone()) {
     member->why = why.text();
     if (member->drained) {
-      member->state = State::kLost;
+      member->state = MemberState::kLost;
       owner_.on_member_lost(*member, why);
     }
     owner_.on_server_missed(*member, why);
@@ -96,8 +96,8 @@ void Cluster::on_unreachable(base::Peer from, const wire::Unreachable& note) {
 
 void Cluster::mark_finished(base::Peer peer) {
   Member* member = roster_.view().find(peer);
-  if (member == nullptr || member->state != State::kHere) return;
-  member->state = State::kFinished;
+  if (member == nullptr || member->state != MemberState::kHere) return;
+  member->state = MemberState::kFinished;
   // Requests queued for a connection that will never be made would wait forever, so they fail here.
   if (roster_.ended_unmet(*member)) client_.on_lost(peer, base::error(MV_EPEERLOST, "{} has finished", roster_.view().name(peer)));
   owner_.on_member_finished(*member);
@@ -107,7 +107,7 @@ void Cluster::mark_finished(base::Peer peer) {
 
 /// A view says so. If this node had lost it meanwhile, only the connection was broken.
 void Cluster::learn_finished(Member& worker) {
-  if (roster_.is_kept() && worker.state == State::kLost && !worker.is_out) worker.state = State::kHere;
+  if (roster_.is_kept() && worker.state == MemberState::kLost && !worker.is_out) worker.state = MemberState::kHere;
   mark_finished(worker.peer);
 }
 
@@ -121,11 +121,11 @@ void Cluster::replace(const Member& member) {
   if (!place->is_vacant()) {
     const auto why = base::error(MV_EPEERLOST, "{} was lost", roster_.view().name(place->peer));
     declare_lost(place->peer, why);
-    if (place->is_worker() && !place->drained && place->state == State::kLost && roster_.is_kept()) owner_.on_worker_lost(*place, why);
+    if (place->is_worker() && !place->drained && place->state == MemberState::kLost && roster_.is_kept()) owner_.on_worker_lost(*place, why);
   }
   forget_former(client_, *place);
   *place = member;
-  place->state = State::kHere;
+  place->state = MemberState::kHere;
   owner_.on_member_joined(*place);
   if (place->is_server()) owner_.on_part_moved(*place);
   if (contacts_.is_connected(member.peer))

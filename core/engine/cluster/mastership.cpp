@@ -26,7 +26,7 @@ void Cluster::change_master(const View& newer) {
   base::detail::log_at(roster_.is_kept() ? MV_LOG_WARN : MV_LOG_INFO, "{} is the master now{}", mine ? "this process" : roster_.view().name(roster_.master()),
                        was != nullptr ? fmt::format(", in place of {}", roster_.view().name(former)) : "");
   const Member* const member = roster_.view().find(roster_.master());
-  roster_.set_meets_master(!roster_.is_kept() && !mine && !contacts_.is_connected(roster_.master()) && (member == nullptr || member->state != State::kLost));
+  roster_.set_meets_master(!roster_.is_kept() && !mine && !contacts_.is_connected(roster_.master()) && (member == nullptr || member->state != MemberState::kLost));
   if (!roster_.is_kept()) return;
   if (mine) return barrier_.take_over(newer.active_workers());
   newcomers_.on_new_master();

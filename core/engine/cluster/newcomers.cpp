@@ -24,8 +24,8 @@ bool is_suitable(const Member& place, const wire::Join& request) {
 /// if another server has taken over its part.
 const Member* vacancy(const View& view, const wire::Join& request) {
   const auto is_free = [&view](const Member& place) {
-    if (place.state == State::kFinished) return view.elastic && place.role == MV_ROLE_WORKER && place.peer != view.master;
-    return place.state == State::kLost && place.peer != view.master && (!place.is_server() || view.serving(place) != base::kNobody);
+    if (place.state == MemberState::kFinished) return view.elastic && place.role == MV_ROLE_WORKER && place.peer != view.master;
+    return place.state == MemberState::kLost && place.peer != view.master && (!place.is_server() || view.serving(place) != base::kNobody);
   };
   for (const Member& member : view.members)
     if (is_free(member) && is_suitable(member, request)) return &member;
@@ -34,13 +34,13 @@ const Member* vacancy(const View& view, const wire::Join& request) {
 
 void take_place(Member& place, base::Peer peer, const wire::Join& request) {
   const bool was_vacant = place.is_vacant(), was_drained = std::exchange(place.drained, false);
-  const bool was_lost = place.state == State::kLost && !was_drained;
+  const bool was_lost = place.state == MemberState::kLost && !was_drained;
   if (was_lost) ++place.losses;
   place.peer = peer;
   place.address = wire::text_of(request.address());
   place.host = wire::text_of(request.host());
   place.pid = request.pid();
-  place.state = State::kHere;
+  place.state = MemberState::kHere;
   place.why.clear();
   place.is_out = place.draining = false;
   const char* const what = place.is_server() ? "server" : "worker";
@@ -123,7 +123,7 @@ bool Newcomers::withdraw(const rpc::Asked& asked) {
 /// Whether a member with a place that this process could take may be dead: with `asked`, if it has not answered the last question.
 bool Newcomers::may_become_vacant(const wire::Join& request, bool asked) const {
   return std::ranges::any_of(roster_.view().members, [&](const Member& member) {
-    if (member.peer == roster_.self().peer || member.is_out || member.state == State::kLost || !is_suitable(member, request)) return false;
+    if (member.peer == roster_.self().peer || member.is_out || member.state == MemberState::kLost || !is_suitable(member, request)) return false;
     const Contact* const contact = contacts_.find(member.peer);
     return contact != nullptr && contact->connected && (!asked || contact->question != 0);
   });
@@ -132,7 +132,7 @@ bool Newcomers::may_become_vacant(const wire::Join& request, bool asked) const {
 /// Whether a server with a place that this process could take is draining, or has drained and is the master until another one has the role.
 bool Newcomers::is_to_be_vacant(const wire::Join& request) const {
   return std::ranges::any_of(roster_.view().members, [&](const Member& member) {
-    const bool drains = member.draining && !member.drained && member.state == State::kHere;
+    const bool drains = member.draining && !member.drained && member.state == MemberState::kHere;
     return (drains || (member.drained && member.peer == roster_.view().master)) && is_suitable(member, request);
   });
 }

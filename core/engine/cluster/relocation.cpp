@@ -31,7 +31,7 @@ void Relocation::copied(const rpc::Asked& asked, const wire::Copied& note) {
 void Relocation::drain(const rpc::Asked& asked) {
   Member* const member = roster_.view().find(asked.client);
   if (member == nullptr || !member->is_server()) return server_.fail(asked, base::error(MV_EPROTOCOL, "only a server can hand its tables over, and it asks the master"));
-  if (member->is_worker() && member->state == State::kHere)
+  if (member->is_worker() && member->state == MemberState::kHere)
     return server_.fail(asked, base::error(MV_ESTATE, "a worker finishes before its process hands its tables over"));
   if (member->draining) return server_.answer(asked, builder_.answer({}));
   if (roster_.is_kept())
@@ -129,14 +129,14 @@ void Relocation::hand_over(const rpc::Asked& asked, const wire::HandOver& reques
   if (request.parts() != nullptr) parts.assign(request.parts()->begin(), request.parts()->end());
   if (member != nullptr && !member->departs()) return move_asked(asked, parts);
   const auto check = [parts](const View& view, const Member* leaver) {
-    return leaver != nullptr && leaver->draining && leaver->state != State::kLost && can_hand_over(view, *leaver, parts)
+    return leaver != nullptr && leaver->draining && leaver->state != MemberState::kLost && can_hand_over(view, *leaver, parts)
                ? base::Status()
                : base::error(MV_ESTATE, "not every part of this server's tables has a copy any more");
   };
   const auto depart = [](Member& leaver, const View& view) {
     leaver.draining = false;
     leaver.drained = true;
-    leaver.state = State::kLost;
+    leaver.state = MemberState::kLost;
     leaver.why = fmt::format("{} has handed its tables over and left", view.name(leaver.peer));
   };
   if (roster_.is_kept())

@@ -24,7 +24,7 @@ void RoleTransfer::take() {
   ++view.epoch;  // this node's own view, in which more may have finished than in the one that it got: everybody gets all of it
   publisher_.begin();
   for (Member& known : view.members) {
-    if (known.state == State::kLost && !known.is_out) endings_.lost(known, known.is_worker(), base::Status(MV_EPEERLOST, known.why));
+    if (known.state == MemberState::kLost && !known.is_out) endings_.lost(known, known.is_worker(), base::Status(MV_EPEERLOST, known.why));
     if (roster_.needs(known)) connector_.meet(known.peer);
   }
   publisher_.publish();

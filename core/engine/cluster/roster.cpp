@@ -7,7 +7,7 @@ namespace mv::cluster {
 
 bool Roster::is_member(base::Peer peer) const {
   const Member* member = view_.find(peer);
-  return member != nullptr && member->state != State::kLost;
+  return member != nullptr && member->state != MemberState::kLost;
 }
 
 bool Roster::may_send(base::Peer peer, Sender sender) const {
@@ -40,22 +40,22 @@ base::Peer Roster::change_master(base::Peer peer, uint64_t epoch) {
 
 bool Roster::needs(const Member& member) const {
   const Member* self = own();
-  if (member.peer == self_.peer || member.state == State::kLost) return false;
+  if (member.peer == self_.peer || member.state == MemberState::kLost) return false;
   // A finished worker may still be a server.
-  if (member.state == State::kFinished && member.peer != master_ && !member.is_server()) return false;
+  if (member.state == MemberState::kFinished && member.peer != master_ && !member.is_server()) return false;
   // With a keeper, each server may be the master one day.
   if (is_kept() && (self->is_server() || member.is_server())) return true;
   return member.peer == master_ || is_master() || contacts_.is_wanted(member.peer);
 }
 
 bool Roster::may_need(const Member& member) const {
-  if (member.peer == self_.peer || member.state == State::kLost) return false;
+  if (member.peer == self_.peer || member.state == MemberState::kLost) return false;
   if (needs(member)) return true;
-  return (member.state == State::kHere || member.is_server()) && view_.need_each_other(*own(), member);
+  return (member.state == MemberState::kHere || member.is_server()) && view_.need_each_other(*own(), member);
 }
 
 bool Roster::ended_unmet(const Member& member) const {
-  return member.state == State::kFinished && member.peer != self_.peer && !may_need(member) && !contacts_.is_connected(member.peer);
+  return member.state == MemberState::kFinished && member.peer != self_.peer && !may_need(member) && !contacts_.is_connected(member.peer);
 }
 
 /// Usually the master reports a loss, but there may be no master.
@@ -65,8 +65,8 @@ bool Roster::judges_alone(base::Peer peer) const {
   // With a keeper, another master will report it.
   const bool is_expected = (contact != nullptr && contact->wanted) || (!is_kept() && member != nullptr && needs(*member));
   const Member* const master = view_.find(master_);
-  const bool has_ended = master != nullptr && master->state == State::kFinished && has_lost_master();
-  const bool nobody_tells = master != nullptr && (master->state == State::kLost || has_ended || (peer == master_ && !is_kept()));
+  const bool has_ended = master != nullptr && master->state == MemberState::kFinished && has_lost_master();
+  const bool nobody_tells = master != nullptr && (master->state == MemberState::kLost || has_ended || (peer == master_ && !is_kept()));
   return is_expected && (nobody_tells || is_master());
 }
 
@@ -82,7 +82,7 @@ bool Roster::goes_on_without(const Member& member) const {
 bool Roster::all_workers_gone() const {
   // Nobody will tell this node of the end of a worker that it has never met.
   const auto may_call = [this](const Member& member) {
-    return member.is_worker() && member.state == State::kHere && (member.peer == self_.peer || contacts_.is_connected(member.peer));
+    return member.is_worker() && member.state == MemberState::kHere && (member.peer == self_.peer || contacts_.is_connected(member.peer));
   };
   if (standing_.is_cut_off() && !contacts_.is_connected(master_)) return std::ranges::none_of(view_.members, may_call);
   if (is_kept() && !standing_.is_cut_off() && is_master()) return decided_.workers_gone();
@@ -100,7 +100,7 @@ std::vector<base::Peer> Roster::leave_targets() const {
   for (const Member& member : view_.members) {
     const bool will_connect = contacts_.is_connected(member.peer) || (!is_kept() && contacts_.is_wanted(member.peer));
     if (member.peer != master_ && !will_connect) continue;
-    if (member.peer != self_.peer && member.state != State::kLost && !ended_unmet(member) &&
+    if (member.peer != self_.peer && member.state != MemberState::kLost && !ended_unmet(member) &&
         (member.peer == master_ || member.is_server() || contacts_.is_wanted(member.peer)))
       targets.push_back(member.peer);
   }
@@ -117,21 +117,21 @@ View Roster::certain_view() const {
   if (!is_kept() || standing_.is_cut_off()) return view;
   for (Member& member : view.members) {
     const Member* const decided = decided_.find(member.peer);
-    if (member.state == State::kLost) member.state = decided != nullptr ? decided->state : State::kHere;  // null: replace() will tell
+    if (member.state == MemberState::kLost) member.state = decided != nullptr ? decided->state : MemberState::kHere;  // null: replace() will tell
   }
   return view;
 }
 
 bool Roster::is_undecided_loss(const Member& member) const {
   const Member* const decided = decided_.find(member.peer);
-  return is_kept() && own()->is_server() && member.is_worker() && member.state == State::kLost && decided != nullptr &&
-         decided->state == State::kHere;
+  return is_kept() && own()->is_server() && member.is_worker() && member.state == MemberState::kLost && decided != nullptr &&
+         decided->state == MemberState::kHere;
 }
 
 /// The program of a master has often ended because of an earlier loss, and then this process's calls fail without
 /// another word of it.
 std::string Roster::lost_before(base::Peer peer) const {
-  const auto first = std::ranges::find_if(view_.members, [&](const Member& member) { return member.peer != peer && member.state == State::kLost; });
+  const auto first = std::ranges::find_if(view_.members, [&](const Member& member) { return member.peer != peer && member.state == MemberState::kLost; });
   return first != view_.members.end() && !first->why.empty() ? "; lost before it: " + first->why : "";
 }
 

@@ -13,7 +13,7 @@ namespace mv::cluster {
 
 namespace {
 
-bool is_alive(const Member& server) { return !server.is_out && server.state != State::kLost; }
+bool is_alive(const Member& server) { return !server.is_out && server.state != MemberState::kLost; }
 
 /// Whether this server serves the part, or has or gets a copy of it.
 bool has(const View& view, const Member& server, const Member& part) {
@@ -182,8 +182,8 @@ Succession succeed(View& view, Member& lost, uint32_t replicas) {
 Succession lose(View& view, base::Peer peer, uint32_t replicas, const std::string& why) {
   Member* const member = view.find(peer);
   if (member == nullptr || member->is_out || member->drained) return {};
-  const bool was_here = member->state == State::kHere;
-  if (was_here) member->state = State::kLost;
+  const bool was_here = member->state == MemberState::kHere;
+  if (was_here) member->state = MemberState::kLost;
   member->why = why;
   Succession after = succeed(view, *member, replicas);
   if (!after.loses_values && !(was_here && member->is_worker())) return after;
@@ -211,7 +211,7 @@ void name_voters(View& view) {
     master->votes = true;
     return;
   }
-  const auto other = std::ranges::find_if(view.members, [](const Member& member) { return !member.is_server() && is_alive(member) && member.state == State::kHere; });
+  const auto other = std::ranges::find_if(view.members, [](const Member& member) { return !member.is_server() && is_alive(member) && member.state == MemberState::kHere; });
   if (other != view.members.end()) other->votes = true;
 }
 

@@ -72,12 +72,12 @@ std::vector<const Member*> View::staying_servers() const {
 std::vector<base::Peer> View::active_workers() const {
   std::vector<base::Peer> active;
   for (const Member* worker : workers())
-    if (worker->state == State::kHere) active.push_back(worker->peer);
+    if (worker->state == MemberState::kHere) active.push_back(worker->peer);
   return active;
 }
 
 bool View::workers_gone() const {
-  return std::ranges::none_of(members, [](const Member& m) { return m.is_worker() && m.state == State::kHere; });
+  return std::ranges::none_of(members, [](const Member& m) { return m.is_worker() && m.state == MemberState::kHere; });
 }
 bool View::has_departures() const {
   return moved || std::ranges::any_of(members, [](const Member& m) { return m.departs() || (m.stand_in != 0 && m.stand_in != kNobodyServes); });
@@ -175,7 +175,7 @@ Member read_member(const wire::Member& wire) {
   member.address = wire::text_of(wire.address());
   member.host = wire::text_of(wire.host());
   member.pid = wire.pid();
-  member.state = static_cast<State>(std::min<uint8_t>(static_cast<uint8_t>(wire.state()), 2));
+  member.state = static_cast<MemberState>(std::min<uint8_t>(static_cast<uint8_t>(wire.state()), 2));
   member.why = wire::text_of(wire.why());
   member.is_out = wire.out();
   member.stand_in = wire.stand_in();

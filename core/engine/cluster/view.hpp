@@ -9,6 +9,7 @@
 
 #include "base/link.hpp"
 #include "base/result.hpp"
+#include "engine/cluster/member_state.hpp"
 #include "wire/frame.hpp"
 
 namespace mv::cluster {
@@ -18,8 +19,6 @@ inline constexpr uint32_t kNobodyServes = UINT32_MAX;
 /// The most reasons of losses in a view.
 inline constexpr size_t kLossTexts = 16;
 
-enum class State { kHere, kFinished, kLost };
-
 struct Member {
   uint32_t rank = 0;
   int32_t role = MV_ROLE_ALL;
@@ -27,7 +26,7 @@ struct Member {
   std::string address;  ///< where it listens
   std::string host;
   uint32_t pid = 0;
-  State state = State::kHere;
+  MemberState state = MemberState::kHere;
   std::string why = {};   ///< the reason of the loss
   bool is_out = false;    ///< the master has declared its process lost. If only this node has lost it, just the connection may be broken
   uint32_t stand_in = 0;  ///< of a server: 1 + the rank of the server that has taken over its part; 0: none
@@ -43,7 +42,7 @@ struct Member {
   /// Its parts are moving to others, or have moved.
   bool departs() const { return draining || drained; }
   /// Its process lives as far as the master knows, and does not drain.
-  bool stays() const { return !is_out && state != State::kLost && !draining; }
+  bool stays() const { return !is_out && state != MemberState::kLost && !draining; }
   /// No process has ever had this place: it is for a server or worker that may join later.
   bool is_vacant() const { return is_out && pid == 0; }
   bool operator==(const Member&) const = default;

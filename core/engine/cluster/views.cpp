@@ -65,15 +65,15 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
       if (begins) owner_.on_member_draining(*known);
     }
     if (is_self && member.drained) standing_.set_drained();
-    const bool has_finished = member.state == State::kFinished || (member.is_worker() && member.drained);  // workers finish before they drain
+    const bool has_finished = member.state == MemberState::kFinished || (member.is_worker() && member.drained);  // workers finish before they drain
     if (Member* const known = roster_.view().find(member.peer); known != nullptr && has_finished && !is_self) {
-      if (takes_role && known->state == State::kLost && !known->is_out) known->state = State::kFinished;  // only this node had lost it
+      if (takes_role && known->state == MemberState::kLost && !known->is_out) known->state = MemberState::kFinished;  // only this node had lost it
       learn_finished(*known);
     }
-    if ((member.state == State::kLost || member.is_out) && !is_self && !member.is_vacant()) {
+    if ((member.state == MemberState::kLost || member.is_out) && !is_self && !member.is_vacant()) {
       if (!roster_.is_master() || !member.drained || takes_role) link_.close(member.peer);  // else the answer to its HandOver may be lost
       declare_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
-      if (member.is_worker() && member.state == State::kLost && !member.drained && roster_.is_kept()) owner_.on_worker_lost(member, base::Status(MV_EPEERLOST, member.why));
+      if (member.is_worker() && member.state == MemberState::kLost && !member.drained && roster_.is_kept()) owner_.on_worker_lost(member, base::Status(MV_EPEERLOST, member.why));
     }
     Member* const known = roster_.view().find(member.peer);
     if (known == nullptr || (is_self && member.is_out)) continue;  // the master closes the connection

@@ -142,7 +142,7 @@ void Groups::look_for_lost(uint64_t id, const std::set<base::Peer>& quitters) {
   uint32_t rank = 0;
   for (const base::Peer peer : group->members().peers) {
     const cluster::Member* const member = cluster_.view().find(peer);
-    const bool is_here = member != nullptr && member->state == cluster::State::kHere;
+    const bool is_here = member != nullptr && member->state == cluster::MemberState::kHere;
     if (!is_here || quitters.contains(peer))
       group->lost(rank, base::error(MV_EPEERLOST, "{} {}", cluster_.view().name(peer), is_here ? "has given up joining" : "was lost meanwhile"), false);
     ++rank;
@@ -162,7 +162,7 @@ base::Status Groups::missing(const Shrinking& shrinking) const {
   if (here + asked >= shrinking.growth->size) return base::error(MV_ETIMEOUT, "these have not grown the group: {}", cluster_.view().names(silent));
   std::vector<base::Peer> lost;
   for (const cluster::Member* worker : cluster_.view().workers())
-    if (worker->state == cluster::State::kLost) lost.push_back(worker->peer);
+    if (worker->state == cluster::MemberState::kLost) lost.push_back(worker->peer);
   return base::error(MV_ETIMEOUT,
                      "the group has {} ranks, {} workers have asked to join it by the name \"{}\" (mv_group_join()), and it shall have {}{}{}", here,
                      asked, shrinking.growth->name, shrinking.growth->size, lost.empty() ? "" : "; these are lost, and no process has taken their place: ",

@@ -31,7 +31,7 @@ Agreement::Wish Groups::wish_of(const Group& group, const Growth& growth) const 
 
 void Groups::on_wish(base::Peer from, const wire::GroupNote& note) {
   const cluster::Member* const member = cluster_.view().find(from);
-  if (member == nullptr || !member->is_worker() || member->state != cluster::State::kHere) return;
+  if (member == nullptr || !member->is_worker() || member->state != cluster::MemberState::kHere) return;
   cluster_.want(from);
   const std::string name = wire::text_of(note.text());
   if (note.asks())
@@ -82,7 +82,7 @@ void Groups::joined(const cluster::Member& member) {
 
 void Groups::tell_wish(base::Peer to, const std::string& name, bool wants) {
   const cluster::Member* const member = cluster_.view().find(to);
-  if (to == cluster_.self().peer || member == nullptr || member->state != cluster::State::kHere) return;
+  if (to == cluster_.self().peer || member == nullptr || member->state != cluster::MemberState::kHere) return;
   cluster_.want(to, cluster::Cluster::Dialer::kSelf);
   Note note;
   note.word = wire::GroupWord::Wishes;
@@ -125,7 +125,7 @@ bool Groups::try_invitation(const std::string& name) {
   Joining& joining = joinings_.at(name);
   const auto is_known = [&](base::Peer peer) { return cluster_.view().find(peer) != nullptr; };
   const cluster::Member* const master = cluster_.view().find(cluster_.master());
-  const bool may_learn = cluster_.view().epoch < joining.invited->epoch && master != nullptr && master->state != cluster::State::kLost;
+  const bool may_learn = cluster_.view().epoch < joining.invited->epoch && master != nullptr && master->state != cluster::MemberState::kLost;
   if (may_learn && !std::ranges::all_of(joining.invited->members.peers, is_known)) return false;
   const Members members = std::exchange(joining.invited, std::nullopt)->members;
   if (groups_.contains(members.id)) return true;  // it was invited by another rank while it waited

@@ -42,9 +42,9 @@ void Groups::open(const base::OperationRef& call, std::vector<base::Peer> peers,
 base::Status Groups::gone_of(const std::vector<base::Peer>& peers) const {
   for (const base::Peer peer : peers) {
     const cluster::Member* member = cluster_.view().find(peer);
-    if (member != nullptr && member->state == cluster::State::kHere) continue;
+    if (member != nullptr && member->state == cluster::MemberState::kHere) continue;
     return base::error(MV_EPEERLOST, "{} {}: list the workers of the group, or use mv_group_shrink()", cluster_.view().name(peer),
-                       member != nullptr && member->state == cluster::State::kLost ? "is lost" : "has finished");
+                       member != nullptr && member->state == cluster::MemberState::kLost ? "is lost" : "has finished");
   }
   return {};
 }

@@ -83,7 +83,7 @@ void Part::unseal(const cluster::View& view) {
   if (std::exchange(owes_written_, false)) log({.event = ReplicaEvent::Written, .save = &*save_});
   catch_up(view);
   for (const cluster::Member& member : view_.members)
-    if (member.is_worker() && member.state != cluster::State::kLost) streams_.ask_again(member.peer);
+    if (member.is_worker() && member.state != cluster::MemberState::kLost) streams_.ask_again(member.peer);
 }
 
 void Part::log(Input input) {
@@ -96,7 +96,7 @@ void Part::log(Input input) {
 
 void Part::worker_finished(base::Peer worker) {
   cluster::Member* const member = is_sealed_ ? nullptr : view_.find(worker);
-  if (member == nullptr || std::exchange(member->state, cluster::State::kFinished) != cluster::State::kHere) return;
+  if (member == nullptr || std::exchange(member->state, cluster::MemberState::kFinished) != cluster::MemberState::kHere) return;
   send_withheld();
   send_waiting();
   log({.event = ReplicaEvent::Finished, .client = worker});
@@ -105,8 +105,8 @@ void Part::worker_finished(base::Peer worker) {
 
 void Part::worker_lost(base::Peer worker, const base::Status& why) {
   cluster::Member* const member = is_sealed_ ? nullptr : view_.find(worker);
-  if (member == nullptr || member->state != cluster::State::kHere) return;
-  member->state = cluster::State::kLost;
+  if (member == nullptr || member->state != cluster::MemberState::kHere) return;
+  member->state = cluster::MemberState::kLost;
   send_withheld();
   send_waiting();
   log({.event = ReplicaEvent::Gone, .client = worker, .why = why});
@@ -122,7 +122,7 @@ void Part::worker_joined(const cluster::Member& worker) {
     log({.event = ReplicaEvent::Came, .client = worker.peer, .worker = &worker});
     streams_.on_lost(place.peer);  // a worker that has finished repeats nothing
     place = worker;
-    place.state = cluster::State::kHere;
+    place.state = cluster::MemberState::kHere;
     tables_->worker_joined(worker.peer);
   }
 }
@@ -136,9 +136,9 @@ void Part::catch_up(const cluster::View& view) {
       else worker_lost(known->peer, base::error(MV_EPEERLOST, "{} was lost", view_.name(known->peer)));
       worker_joined(member);
     }
-    if (member.state == cluster::State::kFinished) worker_finished(member.peer);
-    if (member.state == cluster::State::kLost && member.drained) worker_finished(member.peer);
-    else if (member.state == cluster::State::kLost) worker_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
+    if (member.state == cluster::MemberState::kFinished) worker_finished(member.peer);
+    if (member.state == cluster::MemberState::kLost && member.drained) worker_finished(member.peer);
+    else if (member.state == cluster::MemberState::kLost) worker_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
   }
 }
 

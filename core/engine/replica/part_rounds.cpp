@@ -51,7 +51,7 @@ void Part::pass_part(const rpc::Asked& asked, const wire::Message& request, std:
 void Part::send_round(const Merges& merges, const Unsent& last) {
   if (send_sum(merges, last)) return;
   // Some of the parts are at the back-up already, or more than one stripe is merged: it makes the sums itself.
-  const auto merged = [&](const rpc::Asked& asked) -> const table::WithheldParts::Merge::Part* {
+  const auto merged = [&](const rpc::Asked& asked) -> const table::WithheldParts::Merge::Addend* {
     for (const auto& merge : merges)
       for (const auto& part : merge.parts)
         if (part.asked == asked) return &part;
@@ -77,7 +77,7 @@ void Part::pass_on_alone(const Unsent& one, std::span<const std::byte> payload, 
 bool Part::send_sum(const Merges& merges, const Unsent& last) {
   if (merges.size() != 1 || merges.front().sum.memory == nullptr) return false;
   const auto& parts = merges.front().parts;
-  using Merged = table::WithheldParts::Merge::Part;
+  using Merged = table::WithheldParts::Merge::Addend;
   const auto is_part = [&](const rpc::Asked& asked) { return std::ranges::find(parts, asked, &Merged::asked) != parts.end(); };
   const auto withheld = std::ranges::count_if(unsent_, [&](const Unsent& one) { return is_part(one.asked); });
   if (!is_part(last.asked) || withheld + 1 != std::ssize(parts)) return false;

@@ -420,7 +420,7 @@ void Parts::server_missed(const cluster::Member& server, const base::Status& why
     if (led.chain.successor.peer() == server.peer) led.journal->drop();
   if (server.peer == cluster_.master() && !cluster_.awaits_master()) return give_up(server.peer, why);  // nobody can name a stand-in
   // It may have handed its tables over and left, which this node learns from the master, like the loss.
-  if (!is_replicated() && !server.departs() && (server.state == cluster::State::kFinished || cluster_.has_lost_master())) return give_up(server.peer, why);
+  if (!is_replicated() && !server.departs() && (server.state == cluster::MemberState::kFinished || cluster_.has_lost_master())) return give_up(server.peer, why);
   missed_[server.peer] = clock_.now() + cluster_.self().heartbeat_timeout;
 }
 

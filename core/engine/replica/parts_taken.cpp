@@ -76,7 +76,7 @@ void Parts::take_over(const cluster::Member& server) {
   const cluster::View view = cluster_.certain_view();
   part.catch_up(view);
   for (const cluster::Member& member : view.members)
-    if (member.is_worker() && member.state != cluster::State::kLost) part.streams().ask_again(member.peer);
+    if (member.is_worker() && member.state != cluster::MemberState::kLost) part.streams().ask_again(member.peer);
 }
 
 }  // namespace mv::replica

@@ -78,7 +78,7 @@ void Inquirer::gather(Asker asker) {
     gathering->again = now + kAgain;
     gathering->until = now + (live ? kLivePatience : kPatience);
     for (const cluster::Member& member : cluster_.view().members)
-      if (member.peer != cluster_.self().peer && member.state != cluster::State::kLost && cluster_.contacts().silence(member.peer))
+      if (member.peer != cluster_.self().peer && member.state != cluster::MemberState::kLost && cluster_.contacts().silence(member.peer))
         gathering->awaited.insert(member.peer);
     for (const base::Peer peer : gathering->awaited) send_inquire(peer, gathering->number, false, {false, live});
   }
@@ -341,7 +341,7 @@ void Inquirer::tell_of_silence() {
   const base::Nanos now = clock_.now();
   for (const cluster::Member& member : cluster_.view().members) {
     const auto silence = cluster_.contacts().silence(member.peer);
-    if (member.state != cluster::State::kHere || !silence || *silence < worth_a_warning(cluster_.self())) continue;
+    if (member.state != cluster::MemberState::kHere || !silence || *silence < worth_a_warning(cluster_.self())) continue;
     const std::string name = cluster_.view().name(member.peer);
     if (!stuck_told_.insert_or_assign("the silence of " + name, now).second) continue;
     base::log_warn("{} has been silent for {:.1f} s: it is stopped, its machine is overloaded, or the network is interrupted; "

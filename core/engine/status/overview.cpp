@@ -52,7 +52,7 @@ void merge(table::TableState& into, const table::TableState& from) {
     same->clock = std::max(same->clock, tally.clock);
   }
   into.complete = into.complete && from.complete;
-  if (from.part) into.part = into.part ? table::Part{into.part->stored + from.part->stored, into.part->memory_bytes + from.part->memory_bytes} : from.part;
+  if (from.part) into.part = into.part ? table::PartSize{into.part->stored + from.part->stored, into.part->memory_bytes + from.part->memory_bytes} : from.part;
 }
 
 std::vector<TableOverview> tables_of(const Overview& overview) {

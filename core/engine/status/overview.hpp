@@ -48,7 +48,7 @@ void merge(table::TableState& into, const table::TableState& from);
 struct TableOverview {
   table::TableState state;  ///< tallies by worker
   std::vector<bool> own_word;  ///< for each tally: reported by the worker itself
-  std::map<base::Peer, table::Part> parts;  ///< by server, of those that answered
+  std::map<base::Peer, table::PartSize> parts;  ///< by server, of those that answered
 };
 std::vector<TableOverview> tables_of(const Overview& overview);
 

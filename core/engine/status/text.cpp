@@ -63,14 +63,14 @@ std::string roles_of(const cluster::View& view, const cluster::Member& member) {
 }
 
 std::string state_of(const Overview& overview, const cluster::Member& member) {
-  if (member.state == cluster::State::kLost) return member.drained ? "left" : "lost";
+  if (member.state == cluster::MemberState::kLost) return member.drained ? "left" : "lost";
   if (member.draining) return "draining";
   const auto report = overview.reports.find(member.peer);
   if (report != overview.reports.end())
-    return member.state == cluster::State::kFinished ? "finished"
+    return member.state == cluster::MemberState::kFinished ? "finished"
            : report->second.phase == "ready"         ? "here"
                                                      : clean(report->second.phase);
-  if (member.state == cluster::State::kFinished) return "finished";
+  if (member.state == cluster::MemberState::kFinished) return "finished";
   const auto silence = overview.silence.find(member.peer);
   if (silence == overview.silence.end()) return "not connected";
   return silence->second >= kSilent ? "silent for " + in_seconds(silence->second) : "did not answer";
@@ -115,7 +115,7 @@ void append_losses(std::string& text, const cluster::View& view) {
   constexpr size_t kLossesShown = 16;
   size_t lost = 0;
   for (const cluster::Member& member : view.members)
-    if (member.state == cluster::State::kLost && !member.is_vacant() && ++lost <= kLossesShown)
+    if (member.state == cluster::MemberState::kLost && !member.is_vacant() && ++lost <= kLossesShown)
       text += fmt::format("rank {} {}: {}\n", member.rank, member.drained ? "has left" : "is lost", clean(member.why));
   if (lost > kLossesShown) text += fmt::format("and {} more losses\n", lost - kLossesShown);
 }

@@ -19,8 +19,8 @@ struct Tally {
   uint64_t adds = 0, gets = 0, clock = 0;
 };
 
-/// A server's part of a table.
-struct Part {
+/// The size of a server's part of a table.
+struct PartSize {
   uint64_t stored = 0, memory_bytes = 0;  ///< rows or keys; as in shard::Usage
 };
 
@@ -31,7 +31,7 @@ struct TableState {
   shard::Consistency consistency = shard::Consistency::kAsync;
   bool complete = true;  ///< its creation
   std::vector<Tally> tallies;
-  std::optional<Part> part = std::nullopt;  ///< of a server that has one
+  std::optional<PartSize> part = std::nullopt;  ///< of a server that has one
 };
 
 /// The names of workers in messages, by worker id. All tables share them.

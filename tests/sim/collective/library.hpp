@@ -30,14 +30,14 @@ class Library {
  private:
   using Bytes = std::vector<std::byte>;
   struct End;
-  struct Part {
+  struct Handed {
     std::weak_ptr<End*> end;
     collective::Operation operation;
     collective::Reducer::Done done;
     std::vector<Bytes> values;
   };
   struct Call {
-    std::map<size_t, Part> parts;  // by rank
+    std::map<size_t, Handed> parts;  // by rank
   };
 
   struct End final : collective::Reducer {
@@ -58,7 +58,7 @@ class Library {
 
   void take(End& end, const collective::Operation& operation, collective::Reducer::Done done) {
     Call& call = calls_[{end.team, end.calls++}];
-    Part part{end.alive, operation, std::move(done), {}};
+    Handed part{end.alive, operation, std::move(done), {}};
     for (size_t i = 0; i < operation.out.size(); ++i) {
       const std::byte* const from = operation.in.empty() ? operation.out[i].data : operation.in[i];
       part.values.emplace_back(from, from + operation.out[i].bytes());

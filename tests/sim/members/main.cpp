@@ -16,7 +16,7 @@ namespace {
 using namespace mv;
 using namespace mv::sim;
 using namespace std::chrono_literals;
-using cluster::State;
+using cluster::MemberState;
 
 constexpr size_t kMostReal = 200;      ///< members with all engines; the others are light
 constexpr double kMostBytes = 600;     ///< that a change may cost each member
@@ -188,7 +188,7 @@ class Crowd {
     for (size_t rank = 0; rank < count_; ++rank) {
       const Place& place = places_[rank];
       const cluster::Member& member = *truth.at(static_cast<uint32_t>(rank));
-      if (place.is_alive != (member.state == State::kHere)) timeline_.violated(fmt::format("the master has a wrong state of rank {}", rank));
+      if (place.is_alive != (member.state == MemberState::kHere)) timeline_.violated(fmt::format("the master has a wrong state of rank {}", rank));
       if (!place.is_alive) continue;
       if (member.peer != place.peer) timeline_.violated(fmt::format("the master has not noticed that rank {} was replaced", rank));
       const cluster::View* const view = view_of(place);

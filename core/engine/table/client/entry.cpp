@@ -217,7 +217,7 @@ void Entry::ask_next() {
   points_.clear();
   is_asking_ = false;
   for (const cluster::Member* worker : servers_.view->workers()) {
-    if (worker->peer == self_ || worker->state != cluster::State::kHere || worker->is_out || !asked_.insert(worker->peer).second) continue;
+    if (worker->peer == self_ || worker->state != cluster::MemberState::kHere || worker->is_out || !asked_.insert(worker->peer).second) continue;
     host_ = worker->peer;
     is_asking_ = true;
     const auto each = [this, attempt](size_t, const wire::Message& answer, std::span<const std::byte> payload) {

@@ -17,7 +17,7 @@ void Roster::start(const cluster::View& view, base::Peer self, bool has_copy) {
   for (const cluster::Member* worker : view.workers()) {
     worker_ids_.emplace(worker->peer, workers_.size());
     workers_.push_back(worker->peer);
-    if (worker->state == cluster::State::kHere) active_.insert(worker->peer);
+    if (worker->state == cluster::MemberState::kHere) active_.insert(worker->peer);
   }
   worker_names_ = std::make_shared<const std::vector<std::string>>(view.worker_names());
 }

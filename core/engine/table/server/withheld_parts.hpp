@@ -20,13 +20,13 @@ class WithheldParts {
  public:
   /// A stripe that was merged.
   struct Merge {
-    struct Part {
+    struct Addend {
       rpc::Asked asked;
       std::span<const std::byte> payload;
       std::shared_ptr<const void> keep;  ///< null for a payload that is only valid during the request's call
     };
     uint32_t table;
-    std::vector<Part> parts;
+    std::vector<Addend> parts;
     base::Pool::Block sum = {};  ///< the sum that went through the updater, in the table's dtype; empty if these parts can't be replaced by their sum
   };
 

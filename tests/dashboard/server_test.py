@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import select
 import signal
 import socket
 import subprocess
@@ -183,6 +184,36 @@ def test_run_starts_one_that_ends_with_the_run(dashboard, tmp_path, number):
     assert page.process.stdout.read() is not None  # its end: the dashboard, which has the same standard error, is gone
     with pytest.raises(ConnectionRefusedError):
         page.ask("/")
+
+
+def children_of(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+
+
+def shows_page(pid):
+    try:
+        return b"\0dashboard\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("_", range(5))
+def test_it_ends_with_a_run_that_is_killed_while_it_starts(tmp_path, _):
+    command = [COMMAND, "run", "--dashboard", "-n", "1", "--", "sleep", "600"]
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
+        while not (pages := [pid for pid in children_of(run.pid) if shows_page(pid)]):
+            assert run.poll() is None
+        run.kill()
+        try:
+            assert select.select([run.stdout], [], [], 20)[0]
+            run.communicate(timeout=20)
+        finally:
+            for pid in filter(shows_page, pages):
+                os.kill(int(pid), signal.SIGKILL)
 
 
 def test_run_goes_on_without_a_dashboard(shows, tmp_path):

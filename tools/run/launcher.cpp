@@ -124,10 +124,12 @@ void Launcher::start_guard() {
   if (error != 0) throw std::system_error(-error, std::generic_category(), "starting the guard");
 }
 
-/// In a session of its own, so that Ctrl-C does not take the page away before the workers have ended. A run without is as good otherwise.
+/// In a process group of its own, so that Ctrl-C does not take the page away before the workers have ended. It ends with this process, even before
+/// the guard knows it. A run without is as good otherwise.
 void Launcher::start_dashboard() {
   if (!registration_->failure().empty()) return output_.say("no dashboard: " + registration_->failure());
-  std::vector<std::string> words{"polyverso", "dashboard", std::to_string(getpid()), "--port", std::to_string(options_.dashboard)};
+  const std::string self = std::to_string(getpid());
+  std::vector<std::string> words{"polyverso", kExecWord, self, self_, "dashboard", self, "--port", std::to_string(options_.dashboard)};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -141,7 +143,6 @@ void Launcher::start_dashboard() {
   options.args = arguments.data();
   options.stdio = entries.data();
   options.stdio_count = static_cast<int>(entries.size());
-  options.flags = UV_PROCESS_DETACHED;
   options.exit_cb = [](uv_process_t* handle, int64_t, int) {
     static_cast<Launcher*>(handle->data)->tell_guard('-', handle->pid);
     uv_close(reinterpret_cast<uv_handle_t*>(handle), nullptr);

@@ -477,6 +477,35 @@ void a_caller_that_spins_reads_busy_sockets(void**) {
   assert_int_equal(sockets.reads, 101);
 }
 
+void a_caller_that_spins_hears_from_other_sockets(void**) {
+  Loop loop;
+  loop.set_spin(2 * kPatience);
+  const int fd = eventfd(0, EFD_NONBLOCK);
+  assert_true(fd >= 0);
+  struct Silent final : BusySockets {
+    explicit Silent(int other) : fd(other) {}
+    bool begin_reading() override { return true; }
+    bool read() override {
+      if (++reads == 100) assert_int_equal(eventfd_write(fd, 1), 0);
+      return false;
+    }
+    const int fd;
+    int reads = 0;
+  } silent(fd);
+  loop.add_sockets(silent);
+  {
+    bool heard = false;
+    const auto poll = Poll::make(loop, fd, [&](int) { heard = true; });
+    assert_true(poll != nullptr);
+    poll->watch(UV_READABLE);
+    assert_int_equal(loop.drive_until([&] { return heard; }, loop.now() + kPatience), Driven::kDone);
+    assert_true(silent.reads >= 100);
+  }
+  loop.remove_sockets(silent);
+  static_cast<void>(loop.drive_until([] { return false; }, loop.now() + 5ms));  // libuv closes the handle
+  close(fd);
+}
+
 void sockets_that_are_always_busy_leave_time_for_timers_and_signals(void**) {
   Loop loop;
   loop.set_spin(10s);
@@ -604,6 +633,7 @@ int main() {
       cmocka_unit_test(calls_that_are_over_at_once_leave_time_for_timers),
       cmocka_unit_test(calls_that_are_over_at_once_leave_time_to_set_timers),
       cmocka_unit_test(a_caller_that_spins_reads_busy_sockets),
+      cmocka_unit_test(a_caller_that_spins_hears_from_other_sockets),
       cmocka_unit_test(sockets_that_are_always_busy_leave_time_for_timers_and_signals),
       cmocka_unit_test(shared_memory_that_is_always_full_leaves_time_for_timers_and_signals),
       cmocka_unit_test(descriptors_that_are_always_ready_leave_time_for_signals),

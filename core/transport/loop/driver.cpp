@@ -1,5 +1,6 @@
 // What the thread does that drives the loop: the callers' tasks, the transports' events, spinning, and the timer.
 
+#include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -68,6 +69,12 @@ bool Loop::read_sockets() {
   return any;
 }
 
+/// Whether libuv has events of any socket, pipe or bell.
+bool Loop::has_events() const {
+  pollfd all = {uv_backend_fd(&uv_), POLLIN, 0};
+  return poll(&all, 1, 0) > 0;
+}
+
 /// Spins for as long as the policy allows. True if there is news; libuv then gets its turn later, but is not starved.
 /// `reads`: from sockets, too. The background thread does not, because it waits for callers most of the time.
 bool Loop::spin(bool reads) {
@@ -90,6 +97,7 @@ bool Loop::spin(bool reads) {
     yields = true;
     budget *= kCrowdedBudget;
   }
+  Nanos look_at = kLookEvery;
   bool is_first = reads && yields;
   bool skips = is_first && early_misses_ == kEarlyMisses && ++early_skips_ % kEarlySkips != 0;
   do {
@@ -107,6 +115,10 @@ bool Loop::spin(bool reads) {
     }
     const Nanos before = std::exchange(spun, now() - begin);
     if (reads && yields && spun - before > kYielded) crowded_ = kCrowdedSpins;
+    if (spun >= look_at) {
+      if (has_events()) return poll_now(), true;
+      look_at = spun + kLookEvery;
+    }
     yields |= spun >= SpinPolicy::kWithoutYielding;
   } while (spun < budget);
   spin_policy_.failed(spun);

@@ -120,6 +120,27 @@ def test_servers_whose_processes_end_late_are_not_counted(training, monkeypatch)
     assert end(job) == ""
 
 
+def test_a_server_that_is_not_ready_yet_leaves(cluster):
+    """It waits for a connection with another new server, which has stopped."""
+    job = cluster(1, 3, max_servers=5, replicas=1, heartbeat_timeout_ms=30000)
+    node = job.python(0, WORKER)
+    servers = [job.server(number) for number in range(3)]
+    node.hear("up")
+    stopped = job.start(1, [COMMAND, "server"], rank=None, log_level="info")
+    stopped.hear("info: rank ")
+    stopped.kill(signal.SIGSTOP)
+    late = job.start(1, [COMMAND, "server"], rank=None)
+    wait_for(lambda: any(member["rank"] == 5 for member in status_of(env=environment_of(job))["members"]))
+    asked = subprocess.run([COMMAND, "scale", "--servers", "3", "--timeout", "0"], env=environment_of(job), capture_output=True, text=True, timeout=30)
+    assert asked.returncode == 0, asked
+    ends_drained(late, 10)
+    stopped.kill(signal.SIGCONT)
+    ends_drained(stopped)
+    check([node])
+    for server in servers:
+        server.ends(seconds=10)
+
+
 def test_a_program_changes_the_number_itself(start):
     script = """
 import numpy as np, polyverso as pv

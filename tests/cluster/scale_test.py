@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 
+import conftest
 import pytest
 from conftest import COMMAND
 from drain_test import WORKER, check, ends_drained, serving
@@ -118,6 +119,24 @@ def test_servers_whose_processes_end_late_are_not_counted(training, monkeypatch)
         done = scale(job.process.pid, "--servers", wanted)
         assert done.returncode == 0, (wanted, done)
     assert end(job) == ""
+
+
+def test_servers_that_come_too_late_leave_again(training, tmp_path):
+    """They were asked for before the number became smaller, and join after that."""
+    begin, end = training
+    server = tmp_path / "server.sh"
+    server.write_text(f'[ "$POLYVERSO_RANK" -lt 5 ] || sleep 1; exec {COMMAND} server')
+    for replicas in ("0", "1"):
+        job = begin("--max-servers", "6", "--replicas", replicas, "--server-command", f"sh {server}", servers=3)
+        pid = job.process.pid
+        assert scale(pid, "--servers", "6", "--timeout", "0").returncode == 0
+        assert scale(pid, "--servers", "3").returncode == 0
+        wait_for(lambda: any(member["rank"] >= 5 for member in status_of(pid)["members"]))
+        wait_for(lambda: not {"5", "6", "7"} & {conftest.environment_of(process).get("POLYVERSO_RANK") for process in job.processes()})
+        assert len(owners(status_of(pid))) == 3
+        assert scale(pid, "--servers", "5").returncode == 0  # their places are free
+        end(job)
+        (tmp_path / "stop").unlink()
 
 
 def test_a_server_that_is_not_ready_yet_leaves(cluster):

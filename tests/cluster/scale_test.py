@@ -160,6 +160,27 @@ def test_a_server_that_is_not_ready_yet_leaves(cluster):
         server.ends(seconds=10)
 
 
+def test_scale_tells_that_another_request_came_later_or_that_the_cluster_has_ended(training, tmp_path):
+    begin, end = training
+    server = tmp_path / "server.sh"
+    server.write_text(f'[ "$POLYVERSO_RANK" -gt 2 ] || exec {COMMAND} server')  # others do not come
+    job = begin("--max-servers", "4", "--server-command", f"sh {server}")
+    pid = job.process.pid
+
+    def waiting():
+        process = subprocess.Popen([COMMAND, "scale", str(pid), "--servers", "4"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: status_of(pid)["wanted_servers"] == 4)
+        return process
+
+    overridden = waiting()
+    assert scale(pid, "--servers", "1").returncode == 0
+    assert overridden.communicate(timeout=20)[1] == "polyverso scale: another request came later, for 1 server\n" and overridden.returncode == 1
+    left_alone = waiting()
+    end(job)
+    said = left_alone.communicate(timeout=30)[1]
+    assert left_alone.returncode == 1 and "does not answer any more: can't reach" in said and "has ended" in said, said
+
+
 def test_a_program_changes_the_number_itself(start):
     script = """
 import numpy as np, polyverso as pv

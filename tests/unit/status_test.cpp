@@ -276,7 +276,9 @@ void replicas_show_who_serves_and_who_has_a_copy(void**) {
   overview.view.members[1].backups.clear();
   overview.view.members[1].stand_in = cluster::kNobodyServes;
   assert_true(nlohmann::json::parse(status::to_json(overview))["parts"][1]["served_by"].is_null());
+  overview.view.members[0].drained = true;
   const std::string text = status::to_text(overview);
+  assert_true(has(text, " workers, 2 servers (at most 3), "));
   assert_true(has(text, "server 0   server 0   nobody\n") && has(text, "server 1   nobody     nobody\n") && has(text, "server 2   server 2   server 0\n"));
 }
 

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 namespace {
 constexpr base::Nanos kLookForServers = 20ms;
-/// One of the servers that were there may have died: under `polyverso run`, each request starts the missing ones.
+/// One of the servers that were there may have died: under `polyverso run`, each request starts the missing ones. Or another one has come.
 constexpr base::Nanos kRequestAgain = 1s;
 
 /// Why a cluster does not have exactly `servers` servers with settled parts yet; "" if it has.
@@ -66,7 +66,7 @@ base::Status Runtime::resize(uint32_t servers, base::Nanos timeout) {
     });
     if (waits_for.empty()) return {};
     const base::Nanos now = loop_.now();
-    if (there < servers && now - asked >= kRequestAgain) loop_.post(ask), asked = now;
+    if (there != servers && now - asked >= kRequestAgain) loop_.post(ask), asked = now;
     if (now >= until) return base::error(MV_ETIMEOUT, "the cluster does not have {} servers within {:.3g} s: {}", servers,
                                          base::seconds(timeout), waits_for);
     const transport::Driven waited = loop_.drive_until([] { return false; }, std::min(until, now + kLookForServers));
@@ -76,17 +76,19 @@ base::Status Runtime::resize(uint32_t servers, base::Nanos timeout) {
 
 /// Under `polyverso run`, once a number of servers is wanted, the master tells the launcher that number and the ranks of the servers that stay,
 /// after each change of either, and after each request. The line of a request begins with "start". The launcher starts the missing servers then,
-/// and when the number changes.
+/// and when the number changes. A server that it started before the number became smaller, and that joins after that, is one too many.
 void Runtime::tell_launcher() {
   const cluster::Cluster& cluster = member_->cluster();
   const uint32_t wanted = cluster.decided().wanted_servers;
   if (settings_.resizes.empty() || !cluster.is_master() || wanted == 0) return;
   const bool is_asked = std::exchange(told_resizes_, cluster.resizes()) != cluster.resizes();
+  const auto staying = cluster.decided().staying_servers();
   std::string line = fmt::format("servers {}", wanted);
-  for (const cluster::Member* server : cluster.decided().staying_servers()) line += fmt::format(" {}", server->rank);
+  for (const cluster::Member* server : staying) line += fmt::format(" {}", server->rank);
   line += '\n';
   if (line == told_servers_ && !is_asked) return;
   told_servers_ = line;
+  if (staying.size() > wanted) loop_.post([this] { member_->cluster().end_surplus_servers(); });
   if (is_asked) line.insert(0, "start ");
   const int fd = open(settings_.resizes.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   const bool told = fd >= 0 && write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 
+import conftest
 import pytest
 from conftest import COMMAND
 from drain_test import WORKER, check, ends_drained, serving
@@ -118,6 +119,66 @@ def test_servers_whose_processes_end_late_are_not_counted(training, monkeypatch)
         done = scale(job.process.pid, "--servers", wanted)
         assert done.returncode == 0, (wanted, done)
     assert end(job) == ""
+
+
+def test_servers_that_come_too_late_leave_again(training, tmp_path):
+    """They were asked for before the number became smaller, and join after that."""
+    begin, end = training
+    server = tmp_path / "server.sh"
+    server.write_text(f'[ "$POLYVERSO_RANK" -lt 5 ] || sleep 1; exec {COMMAND} server')
+    for replicas in ("0", "1"):
+        job = begin("--max-servers", "6", "--replicas", replicas, "--server-command", f"sh {server}", servers=3)
+        pid = job.process.pid
+        assert scale(pid, "--servers", "6", "--timeout", "0").returncode == 0
+        assert scale(pid, "--servers", "3").returncode == 0
+        wait_for(lambda: any(member["rank"] >= 5 for member in status_of(pid)["members"]))
+        wait_for(lambda: not {"5", "6", "7"} & {conftest.environment_of(process).get("POLYVERSO_RANK") for process in job.processes()})
+        assert len(owners(status_of(pid))) == 3
+        assert scale(pid, "--servers", "5").returncode == 0  # their places are free
+        end(job)
+        (tmp_path / "stop").unlink()
+
+
+def test_a_server_that_is_not_ready_yet_leaves(cluster):
+    """It waits for a connection with another new server, which has stopped."""
+    job = cluster(1, 3, max_servers=5, replicas=1, heartbeat_timeout_ms=30000)
+    node = job.python(0, WORKER)
+    servers = [job.server(number) for number in range(3)]
+    node.hear("up")
+    stopped = job.start(1, [COMMAND, "server"], rank=None, log_level="info")
+    stopped.hear("info: rank ")
+    stopped.kill(signal.SIGSTOP)
+    late = job.start(1, [COMMAND, "server"], rank=None)
+    wait_for(lambda: any(member["rank"] == 5 for member in status_of(env=environment_of(job))["members"]))
+    asked = subprocess.run([COMMAND, "scale", "--servers", "3", "--timeout", "0"], env=environment_of(job), capture_output=True, text=True, timeout=30)
+    assert asked.returncode == 0, asked
+    ends_drained(late, 10)
+    stopped.kill(signal.SIGCONT)
+    ends_drained(stopped)
+    check([node])
+    for server in servers:
+        server.ends(seconds=10)
+
+
+def test_scale_tells_that_another_request_came_later_or_that_the_cluster_has_ended(training, tmp_path):
+    begin, end = training
+    server = tmp_path / "server.sh"
+    server.write_text(f'[ "$POLYVERSO_RANK" -gt 2 ] || exec {COMMAND} server')  # others do not come
+    job = begin("--max-servers", "4", "--server-command", f"sh {server}")
+    pid = job.process.pid
+
+    def waiting():
+        process = subprocess.Popen([COMMAND, "scale", str(pid), "--servers", "4"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: status_of(pid)["wanted_servers"] == 4)
+        return process
+
+    overridden = waiting()
+    assert scale(pid, "--servers", "1").returncode == 0
+    assert overridden.communicate(timeout=20)[1] == "polyverso scale: another request came later, for 1 server\n" and overridden.returncode == 1
+    left_alone = waiting()
+    end(job)
+    said = left_alone.communicate(timeout=30)[1]
+    assert left_alone.returncode == 1 and "does not answer any more: can't reach" in said and "has ended" in said, said
 
 
 def test_a_program_changes_the_number_itself(start):

@@ -330,6 +330,41 @@ void what_was_sent_after_a_probe_is_not_sent_again(void**) {
   assert_int_equal(second->times, 1);
 }
 
+class MovingClock final : public base::Clock {
+ public:
+  base::Nanos now() const override { return at; }
+  base::Nanos at{0};
+};
+
+/// The answer to a probe is lost, and those to other requests keep coming, more often than the client would ask.
+void other_answers_do_not_put_a_probe_off(void**) {
+  using namespace std::chrono_literals;
+  MovingClock clock;
+  KeepingLink link;
+  rpc::ClientOptions options;
+  options.probe_after = 1s;
+  rpc::Client client{clock, link, options};
+  client.on_connected(kServer);
+  const auto call = [&] {
+    wire::FrameBuilder builder;
+    client.call(kServer, {builder.finish(wire::Body::Destroy, wire::CreateDestroy(builder.fbb(), 7)), std::make_shared<Heard>(), false, 0, nullptr});
+  };
+  call();
+  link.take();  // it is under way
+  clock.at = 1s;
+  client.tick();
+  assert_int_equal(link.take().size(), 1);
+  size_t probes = 0;
+  for (int i = 0; i < 10; ++i) {
+    clock.at += 500ms;
+    wire::FrameBuilder builder;
+    client.on_answer(kServer, message_of(builder.finish(wire::Body::Ack, wire::CreateAck(builder.fbb()))), {});
+    client.tick();
+    probes += link.take().size();
+  }
+  assert_true(probes > 0);
+}
+
 /// Without the first one, the server could not keep the payload of the second, which was sent after the probe.
 void what_came_too_early_after_a_probe_is_sent_again(void**) {
   Pair pair;
@@ -586,6 +621,7 @@ int main() {
       cmocka_unit_test(an_error_is_kept_until_the_client_has_it),
       cmocka_unit_test(requests_lost_in_a_break_are_sent_again_once),
       cmocka_unit_test(what_was_sent_after_a_probe_is_not_sent_again),
+      cmocka_unit_test(other_answers_do_not_put_a_probe_off),
       cmocka_unit_test(what_came_too_early_after_a_probe_is_sent_again),
       cmocka_unit_test(a_request_that_came_early_starts_when_those_before_it_are_skipped),
       cmocka_unit_test(what_is_answered_while_a_request_waits_leaves_no_memory),

@@ -265,12 +265,20 @@ void replicas_show_who_serves_and_who_has_a_copy(void**) {
   const auto parts = nlohmann::json::parse(status::to_json(overview))["parts"];
   assert_true(parts.size() == 3 && parts[0]["served_by"] == 0 && parts[0]["backup"].is_null());
   assert_true(parts[1]["server"] == 1 && parts[1]["served_by"] == 2 && parts[1]["backup"].is_null() && parts[1]["next_backup"] == 0);
+  assert_true(parts[1]["moves_to"].is_null());
   assert_true(has(status::to_text(overview), "server 1   server 2   server 0, copying\n"));
   assert_true(parts[2]["served_by"] == 2 && parts[2]["backup"] == 0);
-  overview.view.members[1].stand_in = cluster::kNobodyServes;
+  overview.view.members[1].backups = {1 + 0, 1 + 1};  // one more than it keeps: server 1 is about to serve its own part again
   overview.view.members[1].next_backup = 0;
+  overview.view.members[1].is_out = false;
+  assert_true(nlohmann::json::parse(status::to_json(overview))["parts"][1]["moves_to"] == 1);
+  overview.view.members[1].is_out = true;
+  overview.view.members[1].backups.clear();
+  overview.view.members[1].stand_in = cluster::kNobodyServes;
   assert_true(nlohmann::json::parse(status::to_json(overview))["parts"][1]["served_by"].is_null());
+  overview.view.members[0].drained = true;
   const std::string text = status::to_text(overview);
+  assert_true(has(text, " workers, 2 servers (at most 3), "));
   assert_true(has(text, "server 0   server 0   nobody\n") && has(text, "server 1   nobody     nobody\n") && has(text, "server 2   server 2   server 0\n"));
 }
 

@@ -2,6 +2,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/cluster/succession.hpp"
@@ -342,6 +343,23 @@ void with_replicas_a_part_moves_to_the_new_server_and_keeps_a_backup(void**) {
   assert_places(view, "0:1 1:0 2:1 3:0");
 }
 
+/// Server 1 has as few parts as servers 2 and 3, and copies of all those of server 0.
+void with_replicas_a_part_moves_past_a_server_that_has_its_copy(void**) {
+  View view = servers_with_room(10);
+  for (uint32_t number = 2; number < 4; ++number) join(view, number, 1);
+  for (Member& part : view.members) part.next_backup = 0;
+  const std::vector<std::pair<uint32_t, uint32_t>> chains{{0, 1}, {1, 0}, {2, 0}, {3, 1}, {0, 1}, {1, 0}, {0, 1}, {2, 0}, {0, 1}, {3, 1}};
+  for (uint32_t number = 0; number < chains.size(); ++number) {
+    Member& part = server(view, number);
+    part.stand_in = chains[number].first == number ? 0 : server(view, chains[number].first).rank + 1;
+    part.backups = {server(view, chains[number].second).rank + 1};
+  }
+  assert_places(view, "0:1 1:0 2:0 3:1 0:1 1:0 0:1 2:0 0:1 3:1");
+  assert_int_equal(name_next_backups(view, 1).size(), 1);
+  assert_int_equal(move_all(view, 1), 1);
+  assert_places(view, "0:1 1:0 2:0 3:1 0:1 1:0 0:1 2:0 2:1 3:1");
+}
+
 void with_more_replicas_the_order_of_the_other_backups_stays(void**) {
   View view = servers_on({"a", "a", "a", "a"}, 2);
   lose(view, 3, 2);
@@ -429,6 +447,7 @@ int main() {
       cmocka_unit_test(the_parts_of_servers_that_end_are_spread_over_the_others),
       cmocka_unit_test(a_size_that_can_not_be_is_refused_and_changes_nothing),
       cmocka_unit_test(with_replicas_a_part_moves_to_the_new_server_and_keeps_a_backup),
+      cmocka_unit_test(with_replicas_a_part_moves_past_a_server_that_has_its_copy),
       cmocka_unit_test(with_more_replicas_the_order_of_the_other_backups_stays),
       cmocka_unit_test(a_part_without_all_its_copies_gets_these_first),
       cmocka_unit_test(a_move_that_loses_a_backup_is_none_any_more),

@@ -145,6 +145,7 @@ void Cluster::on_dial_failed(const std::string& address, const base::Status& why
 
 void Cluster::await_goodbyes(std::function<void()> told) {
   standing_.set_drained();
+  readiness_.look_again();  // it may have been told to leave before it was ready
   newcomers_.settle();
   departure_.await_goodbyes(std::move(told));
 }

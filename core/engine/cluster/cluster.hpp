@@ -107,6 +107,8 @@ class Cluster {
   void drain(rpc::PendingRef pending) { calls_.drain(std::move(pending)); }
   /// Asks the master for this number of servers, see begin_resize().
   void resize(uint32_t servers, rpc::PendingRef pending) { calls_.resize(servers, std::move(pending)); }
+  /// On the master: if there are more servers than were asked for last, those with the highest ranks are to end.
+  void end_surplus_servers() { relocation_.end_surplus(); }
   /// Asks the master to let the copies of these parts (1 + ranks) take over. This node has stopped serving them. If it
   /// is draining, either on_drained() follows, or `pending` ends with an error.
   void hand_over(const std::vector<uint32_t>& parts, rpc::PendingRef pending) { calls_.hand_over(parts, std::move(pending)); }

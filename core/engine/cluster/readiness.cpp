@@ -35,7 +35,7 @@ void Readiness::look_again() {
   if (standing_.phase() != Phase::kConnecting) return;
   // Begins at the member that was missing before, because each of n members calls this.
   const size_t count = roster_.view().members.size();
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count && !standing_.is_drained(); ++i) {  // a server that has handed its tables over needs nobody any more
     const size_t place = (missing_ + i) % count;
     const Member& member = roster_.view().members[place];
     if (!roster_.needs(member) || contacts_[member.peer].epoch >= standing_.joined_epoch()) continue;

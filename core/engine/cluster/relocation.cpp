@@ -69,17 +69,36 @@ void Relocation::resize(const rpc::Asked& asked, uint32_t servers) {
           if (roster_.decided().wanted_servers != servers) base::log_info("the wanted number of servers is {}", servers);
           server_.answer(asked, builder_.answer({}));
         });
+  const uint32_t wanted = roster_.view().wanted_servers;
+  if (const base::Status begun = begin_to_have(servers); !begun.ok()) return server_.fail(asked, begun);
+  ++resizes_;
+  if (wanted != servers) base::log_info("the wanted number of servers is {}", servers);
+  server_.answer(asked, builder_.answer({}));
+  owner_.on_news();
+}
+
+/// Without a keeper.
+base::Status Relocation::begin_to_have(uint32_t servers) {
   const View before = roster_.view();
   const auto changed = begin_resize(roster_.view(), servers, roster_.self().replicas);
-  if (!changed.ok()) return server_.fail(asked, changed.status());
-  ++resizes_;
-  if (before.wanted_servers != servers) base::log_info("the wanted number of servers is {}", servers);
-  server_.answer(asked, builder_.answer({}));
+  if (!changed.ok()) return changed.status();
   for (const Member& member : roster_.view().members)
     if (member.draining && !before.at(member.rank)->draining) owner_.on_member_draining(member);
   for (const Member* part : changed.value()) owner_.on_part_moved(*part);
   publisher_.publish();
-  owner_.on_news();
+  return {};
+}
+
+void Relocation::end_surplus() {
+  if (!roster_.is_master()) return;
+  const auto has_surplus = [](const View& view) { return view.wanted_servers != 0 && view.staying_servers().size() > view.wanted_servers; };
+  if (roster_.is_kept())
+    return decisions_.decide([has_surplus, replicas = roster_.self().replicas](View& next) {
+      if (!has_surplus(next)) return base::Status(MV_ESTATE, "");  // another number was asked for meanwhile
+      const auto changed = begin_resize(next, next.wanted_servers, replicas);
+      return changed.ok() ? base::Status() : changed.status();
+    });
+  if (has_surplus(roster_.view())) (void)begin_to_have(roster_.view().wanted_servers);
 }
 
 namespace {

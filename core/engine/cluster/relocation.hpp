@@ -39,6 +39,8 @@ class Relocation {
   void copied(const rpc::Asked& asked, const wire::Copied& note);
   void drain(const rpc::Asked& asked);
   void resize(const rpc::Asked& asked, uint32_t servers);
+  /// If there are more servers than were asked for last, those with the highest ranks are to end.
+  void end_surplus();
   void hand_over(const rpc::Asked& asked, const wire::HandOver& request);
   /// Without a keeper: this member is lost, and other servers take over its tables. True if values are lost.
   bool declare_out(Member& member);
@@ -47,6 +49,7 @@ class Relocation {
   uint64_t resizes() const { return resizes_; }
 
  private:
+  base::Status begin_to_have(uint32_t servers);
   void move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers);
   base::Peer successor() const;
 

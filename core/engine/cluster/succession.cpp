@@ -111,15 +111,19 @@ std::pair<Member*, const Member*> next_move(View& view, uint32_t replicas) {
   std::erase_if(movable, [&](const Member* part) { return givers.contains(view.find(view.serving(*part))); });
   for (Member* part : movable)
     if (const Member* const next = part->stays() ? copy_for_move(view, *part, *part) : nullptr; next != nullptr) return {part, next};
-  if (loads.empty()) return {};
-  const Member* const least = std::ranges::min_element(loads, {}, [](const auto& entry) { return std::pair(entry.second, entry.first->rank); })->first;
-  Member* best = nullptr;
-  for (Member* part : movable) {
-    const auto load_of_server = [&](const Member& of) { return loads.at(view.find(view.serving(of))); };
-    const bool can_move = !has(view, *least, *part) && copy_for_move(view, *part, *least) != nullptr;
-    if (can_move && load_of_server(*part) >= loads.at(least) + 2 && (best == nullptr || load_of_server(*part) > load_of_server(*best))) best = part;
+  // The one with the fewest parts first. If it can take none, because it has copies of them already, the next one may.
+  std::vector<std::pair<const Member*, size_t>> takers(loads.begin(), loads.end());
+  std::ranges::sort(takers, {}, [](const auto& taker) { return std::pair(taker.second, taker.first->rank); });
+  for (const auto& [to, load] : takers) {
+    Member* best = nullptr;
+    for (Member* part : movable) {
+      const auto load_of_server = [&](const Member& of) { return loads.at(view.find(view.serving(of))); };
+      const bool can_move = !has(view, *to, *part) && copy_for_move(view, *part, *to) != nullptr;
+      if (can_move && load_of_server(*part) >= load + 2 && (best == nullptr || load_of_server(*part) > load_of_server(*best))) best = part;
+    }
+    if (best != nullptr) return {best, to};
   }
-  return best != nullptr ? std::pair<Member*, const Member*>(best, least) : std::pair<Member*, const Member*>();
+  return {};
 }
 
 }  // namespace

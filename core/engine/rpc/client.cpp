@@ -279,7 +279,9 @@ void Client::on_answer(base::Peer server, const wire::Message& message, std::spa
   }
   if (!stream.lost.ok()) return;
   retire(stream);
-  heard(stream);
+  // Until a probe is answered, other answers do not put off the next one: they may come for ever, while the answer to a request is lost.
+  const bool awaits_progress = stream.probe_wait > options_.probe_after && !is_idle(stream);
+  if (!awaits_progress || message.body_type() == wire::Body::Progress) heard(stream);
   pump(server, stream);
 }
 

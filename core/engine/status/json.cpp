@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/json_writer.hpp"
+#include "engine/cluster/succession.hpp"
 #include "engine/status/overview.hpp"
 
 namespace mv::status {
@@ -149,7 +150,9 @@ void write_table(JsonWriter& json, const cluster::View& view, const TableOvervie
   });
 }
 
-void write_part(JsonWriter& json, const cluster::View& view, const Ranks& ranks, const cluster::Member& server) {
+void write_part(JsonWriter& json, const Overview& overview, const Ranks& ranks, const cluster::Member& server) {
+  const cluster::View& view = overview.view;
+  const cluster::Member* const moves_to = cluster::destination(view, server, overview.replicas);
   json.field("server", number_or_null(view.server_id(server.peer)));
   json.field("served_by", ranks.of(view.serving(server)));
   json.field("backup", ranks.of(view.backup_of(server)));
@@ -158,6 +161,7 @@ void write_part(JsonWriter& json, const cluster::View& view, const Ranks& ranks,
     for (size_t i = 1; i < chain.size(); ++i) json.value(ranks.of(chain[i]));
   });
   json.field("next_backup", ranks.of(view.next_backup_of(server)));
+  json.field("moves_to", ranks.of(moves_to != nullptr ? moves_to->peer : base::kNobody));
 }
 
 void write_group(JsonWriter& json, const Ranks& ranks, const GroupOverview& group) {
@@ -219,7 +223,7 @@ std::string to_json(const Overview& overview) {
     json.field("wanted_servers", view.wanted_servers);
     write_list(json, "members", view.taken_places(), [&](const cluster::Member* member) { write_member(json, overview, ranks, *member); });
     write_list(json, "tables", tables_of(overview), [&](const TableOverview& table) { write_table(json, view, table); });
-    write_list(json, "parts", view.servers(), [&](const cluster::Member* server) { write_part(json, view, ranks, *server); });
+    write_list(json, "parts", view.servers(), [&](const cluster::Member* server) { write_part(json, overview, ranks, *server); });
     write_list(json, "events", overview.news, [&](const Overview::News& item) {
       json.field("kind", std::string(cluster::kChangeNames.at(static_cast<size_t>(item.event.change))));
       json.field("rank", item.event.rank);

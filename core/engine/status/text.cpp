@@ -292,7 +292,7 @@ std::string to_text(const Overview& overview) {
     return plural(there, what) + (there < most ? fmt::format(" (at most {})", most) : "");
   };
   std::string text = fmt::format("{}, {}, {} mode; seen by rank {}\n", count(&cluster::Member::is_worker, view.workers().size(), "worker"),
-                                 count(&cluster::Member::is_server, view.servers().size(), "server"), view.sync ? "sync" : "async",
+                                 count([](const cluster::Member* member) { return member->is_server() && !member->drained; }, view.servers().size(), "server"), view.sync ? "sync" : "async",
                                  seer != nullptr ? seer->rank : 0);
   append_members(text, overview);
   append_tables(text, overview);

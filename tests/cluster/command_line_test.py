@@ -49,6 +49,7 @@ def polyverso(*words):
         (["export", "1", "--otlp", "http://host:1", "--http", "1"], "--http excludes run"),
         (["trace", "--seconds", "0"], "--seconds: 0 is not a number of seconds above 0"),
         (["trace", "--seconds", "abc"], "--seconds: abc is not a number of seconds above 0"),
+        (["doctor", "--set", "heartbeat_timeout=3"], "there is no setting heartbeat_timeout;"),
         (["doctor", "--", "python3"], "doctor: unexpected: -- python3"),
         (["run", "-n", "0", "--", "true"], '--workers: "0" is not a whole number in 1 .. 4096'),
         (["run", "-n", "two", "--", "true"], '--workers: "two" is not a whole number in 1 .. 4096'),

@@ -325,6 +325,16 @@ def test_with_keep_going_the_others_go_on_to_their_ends(start):
     assert re.search(r"worker 1 .* exited with 3", err) and re.search(r"worker 2 .* was killed by SIGKILL", err)
 
 
+def test_with_replicas_the_last_line_and_the_status_are_a_workers(start, tmp_path):
+    """The server's end does not count, although it came first."""
+    script = tmp_path / "server.sh"
+    script.write_text("kill -9 $$\n")
+    server = ["--server-command", f"sh {script}"]
+    status, _, err = start("run", "-n", "2", "--servers", "2", "--replicas", "1", *server, "--", "sh", "-c", "sleep 1; exit $((3 + POLYVERSO_RANK))").finish()
+    named = re.search(r"worker (\d) .*? exited with (\d)", last_line(err))
+    assert named and status == int(named[2])
+
+
 SHRINKS = """
 import os, signal
 import numpy as np, polyverso

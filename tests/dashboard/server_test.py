@@ -225,6 +225,12 @@ def test_run_goes_on_without_a_dashboard(shows, tmp_path):
         assert "worked" in run.communicate("go on\n", timeout=20)[0] and run.returncode == 0
 
 
+def test_a_file_of_nodes_that_is_not_there_is_an_error(tmp_path):
+    command = [COMMAND, "dashboard", "--gossip", str(tmp_path / "nodes.yaml"), "--port", "0"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert told.returncode == 1 and "nodes.yaml: the file can't be read" in told.stderr
+
+
 def test_a_taken_port_is_an_error(shows, tmp_path):
     page = shows(ANY)
     command = [COMMAND, "dashboard", "--from", "/dev/null", "--port", str(page.port)]

@@ -280,6 +280,10 @@ void handle(const httplib::Request& request, httplib::Response& response, const 
 }  // namespace
 
 int serve_dashboard(const DashboardOptions& options) {
+  if (!options.gossip.empty() && !std::ifstream(options.gossip)) {
+    fmt::print(stderr, "polyverso dashboard: --gossip {}: the file can't be read\n", options.gossip);
+    return 1;
+  }
   Poller poller(options);
   Logs logs(poller);
   httplib::Server server;

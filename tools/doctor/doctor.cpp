@@ -31,11 +31,7 @@ void say(std::string key, const std::string& value) {
 }
 
 void say_all(const DoctorOptions& options) {
-  for (const std::string& word : options.settings) {
-    const size_t equals = word.find('=');
-    if (equals == std::string::npos || equals == 0) throw UsageError{fmt::format("--set {}: expected key=value", word)};
-    say(word.substr(0, equals), word.substr(equals + 1));
-  }
+  for (const auto& [key, value] : parse_settings(options.settings, /*own=*/true)) say(key, value);
   if (!options.master.empty()) say("master", options.master);
   if (options.secret_file.empty()) return;
   std::string secret;

@@ -54,12 +54,12 @@ std::string list_of(const char* verb, const std::array<std::vector<int>, 2>& ids
 void Launcher::on_exited(Child& child) {
   const bool failed = child.ending()->failed();
   exits_.report(child);
-  if (was_told(child)) output_.say(fmt::format("{} {}", child.who(), describe(*child.ending())));
+  if (was_told(child)) tell(child);
   any_failed_ = any_failed_ || (failed && !child.process().added);
   if (phase_ > Phase::kInterrupted) return;  // it did as it was told
   if (child.process().server) start_missing_servers();  // its rank may be the one for a new server
   if (failed && child.process().added && phase_ == Phase::kRunning) {
-    if (!was_told(child)) output_.say(fmt::format("{} {}", child.who(), describe(*child.ending())));
+    if (!was_told(child)) tell(child);
     return;
   }
   if (failed) failed_.add(child);
@@ -178,6 +178,11 @@ bool Launcher::workers_failed() const {
   return std::ranges::any_of(children_, [](const auto& child) { return !child->process().server && child->ending()->failed(); });
 }
 
+void Launcher::tell(const Child& child) {
+  output_.say(fmt::format("{} {}", child.who(), describe(*child.ending())));
+  told_last_ = &child;
+}
+
 /// Whether its end was told when it happened.
 bool Launcher::was_told(const Child& child) const { return options_.verbose || (options_.keep_going && child.ending()->failed()); }
 
@@ -201,8 +206,10 @@ int Launcher::conclude() {
     raise(interrupted_by_);
   }
   if (failed_.empty() || (options_.outlives_servers && !workers_failed())) return output_.has_lost() ? 1 : 0;
-  const std::vector<const Child*> causes = failed_.unexplained();
-  if (!was_told(*causes.front())) output_.say(describe(causes));
+  std::vector<const Child*> causes = failed_.unexplained();
+  const auto is_server = [](const Child* child) { return child->process().server; };
+  if (options_.outlives_servers && !std::ranges::all_of(causes, is_server)) std::erase_if(causes, is_server);
+  if (told_last_ != causes.front()) output_.say(describe(causes));
   return causes.front()->ending()->exit_status();
 }
 

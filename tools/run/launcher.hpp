@@ -73,6 +73,7 @@ class Launcher {
   bool workers_failed() const;
   int conclude();
   std::string stopped() const;
+  void tell(const Child& child);
   bool was_told(const Child& child) const;
 
   RunOptions options_;
@@ -90,6 +91,7 @@ class Launcher {
   std::vector<std::unique_ptr<uv_signal_t>> signals_;
   uv_process_t guard_{};
   int guard_fd_ = -1;
+  const Child* told_last_ = nullptr;  ///< the last one whose end was told
   uv_process_t dashboard_{};
   std::vector<std::unique_ptr<Child>> children_;
   Failures failed_;

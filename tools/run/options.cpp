@@ -77,16 +77,15 @@ std::vector<Command> split_commands(const std::vector<std::string>& words) {
   return commands;
 }
 
-std::map<std::string, std::string> parse_settings(const std::vector<std::string>& words) {
+std::map<std::string, std::string> parse_settings(const std::vector<std::string>& words, bool own) {
   std::map<std::string, std::string> settings;
   for (const std::string& word : words) {
     const size_t equals = word.find('=');
     if (equals == std::string::npos || equals == 0) throw UsageError{fmt::format("--set {}: expected key=value", word)};
     const std::string key = word.substr(0, equals);
-    if (std::ranges::find(kOwnSettings, key) != kOwnSettings.end()) {
-      throw UsageError{fmt::format("--set {}: `polyverso run` itself sets {} for each process", word, key)};
-    }
-    if (std::ranges::find(kSettings, key) == kSettings.end()) {
+    const bool is_own = std::ranges::find(kOwnSettings, key) != kOwnSettings.end();
+    if (is_own && !own) throw UsageError{fmt::format("--set {}: `polyverso run` itself sets {} for each process", word, key)};
+    if (!is_own && std::ranges::find(kSettings, key) == kSettings.end()) {
       throw UsageError{
           fmt::format("--set {}: there is no setting {}; the settings are {}{}", word, key, fmt::join(kSettings, ", "),
                       base::did_you_mean(key, kSettings))};

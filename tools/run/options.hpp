@@ -42,8 +42,8 @@ struct UsageError {
 /// Cuts "A a --- B b" into commands. Throws UsageError if one is empty.
 std::vector<Command> split_commands(const std::vector<std::string>& words);
 
-/// Reads "key=value" words of --set. Throws UsageError for an unknown key, or one that the launcher itself decides.
-std::map<std::string, std::string> parse_settings(const std::vector<std::string>& words);
+/// Reads "key=value" words of --set. Throws UsageError for an unknown key, and unless `own` for one that the launcher itself decides.
+std::map<std::string, std::string> parse_settings(const std::vector<std::string>& words, bool own = false);
 
 /// Fills in the number of workers and checks that every worker has a command that exists. Throws UsageError.
 void check(RunOptions& options);

@@ -547,6 +547,30 @@ void descriptors_that_are_always_ready_leave_time_for_signals(void**) {
   close(fd);
 }
 
+void a_descriptor_that_stays_ready_ends_spins(void**) {
+  struct Ring final : Watched {
+    bool poll() override { return false; }
+    bool before_sleep() override { return ++sleeps, true; }
+    void after_sleep() override {}
+    Writers writers() const override { return Writers::kElsewhere; }
+    int sleeps = 0;
+  } ring;
+  Loop loop;
+  loop.set_spin(2 * kPatience);
+  loop.add_watched(ring);
+  const int fd = eventfd(1, EFD_NONBLOCK);
+  assert_true(fd >= 0);
+  {
+    const auto poll = Poll::make(loop, fd, [](int) {});
+    assert_true(poll != nullptr);
+    poll->watch(UV_READABLE);
+    assert_int_equal(loop.drive_until([&] { return ring.sleeps > 2; }, loop.now() + kPatience), Driven::kDone);
+  }
+  loop.remove_watched(ring);
+  static_cast<void>(loop.drive_until([] { return false; }, loop.now() + 5ms));  // libuv closes the handle
+  close(fd);
+}
+
 void only_callers_that_may_spin_read_sockets(void**) {
   Loop loop;
   loop.set_spin(Nanos{0});
@@ -637,6 +661,7 @@ int main() {
       cmocka_unit_test(sockets_that_are_always_busy_leave_time_for_timers_and_signals),
       cmocka_unit_test(shared_memory_that_is_always_full_leaves_time_for_timers_and_signals),
       cmocka_unit_test(descriptors_that_are_always_ready_leave_time_for_signals),
+      cmocka_unit_test(a_descriptor_that_stays_ready_ends_spins),
       cmocka_unit_test(only_callers_that_may_spin_read_sockets),
       cmocka_unit_test(tasks_that_have_not_run_are_dropped_at_the_end),
       cmocka_unit_test(the_end_of_a_loop_sends_its_callers_home),

@@ -180,7 +180,7 @@ bool Launcher::workers_failed() const {
 
 void Launcher::tell(const Child& child) {
   output_.say(fmt::format("{} {}", child.who(), describe(*child.ending())));
-  told_last_ = &child;
+  if (child.ending()->failed()) told_last_ = &child;
 }
 
 /// Whether its end was told when it happened.

@@ -91,7 +91,7 @@ class Launcher {
   std::vector<std::unique_ptr<uv_signal_t>> signals_;
   uv_process_t guard_{};
   int guard_fd_ = -1;
-  const Child* told_last_ = nullptr;  ///< the last one whose end was told
+  const Child* told_last_ = nullptr;  ///< the last one that failed and was named
   uv_process_t dashboard_{};
   std::vector<std::unique_ptr<Child>> children_;
   Failures failed_;

@@ -116,7 +116,7 @@ bool Loop::spin(bool reads) {
     const Nanos before = std::exchange(spun, now() - begin);
     if (reads && yields && spun - before > kYielded) crowded_ = kCrowdedSpins;
     if (spun >= look_at) {
-      if (has_events()) return poll_now(), true;
+      if (has_events()) return false;  // the sleep processes them. A fabric's descriptor may stay readable until then
       look_at = spun + kLookEvery;
     }
     yields |= spun >= SpinPolicy::kWithoutYielding;

@@ -124,8 +124,8 @@ void Launcher::start_guard() {
   if (error != 0) throw std::system_error(-error, std::generic_category(), "starting the guard");
 }
 
-/// In a process group of its own, so that Ctrl-C does not take the page away before the workers have ended. It ends with this process, even before
-/// the guard knows it. A run without is as good otherwise.
+/// In a process group of its own, so that Ctrl-C does not take the page away before the workers have ended. run_armed() lets it end with this
+/// process; it has no children that the guard would have to end. A run without a dashboard is as good otherwise.
 void Launcher::start_dashboard() {
   if (!registration_->failure().empty()) return output_.say("no dashboard: " + registration_->failure());
   const std::string self = std::to_string(getpid());
@@ -144,13 +144,9 @@ void Launcher::start_dashboard() {
   options.stdio = entries.data();
   options.stdio_count = static_cast<int>(entries.size());
   options.exit_cb = [](uv_process_t* handle, int64_t, int) {
-    static_cast<Launcher*>(handle->data)->tell_guard('-', handle->pid);
     uv_close(reinterpret_cast<uv_handle_t*>(handle), nullptr);
   };
-  dashboard_.data = this;
-  const int error = uv_spawn(&loop_, &dashboard_, &options);
-  if (error != 0) return output_.say(fmt::format("no dashboard: {}", uv_strerror(error)));
-  tell_guard('+', dashboard_.pid);
+  if (const int error = uv_spawn(&loop_, &dashboard_, &options); error != 0) output_.say(fmt::format("no dashboard: {}", uv_strerror(error)));
 }
 
 void Launcher::end_dashboard() {

@@ -271,8 +271,8 @@ class Loop final : public base::Clock {
   // machine: four ranks on two processors reduced 1 KiB over TCP in a fifth less time. The spin policy's counts of failures
   // limit its cost.
   static constexpr int kCrowdedBudget = 4;
-  // A spin finds only what is written to watched memory and to busy sockets. So often it asks libuv for the others, from which
-  // a message comes for example when a group's broadcast follows all-reduces. That takes a system call of some 0.3 microseconds.
+  // How often a spin asks whether libuv has events. The spin itself reads only watched memory and busy sockets, but the awaited
+  // message may come from another socket: for example, when a broadcast follows all-reduces. Asking takes about 0.3 microseconds.
   static constexpr base::Nanos kLookEvery = std::chrono::microseconds(10);
   // If so many such spins in a row found nothing before they yielded, as where all processes share one processor, the next ones
   // yield first, which saves a system call; but one in kEarlySkips tries again.

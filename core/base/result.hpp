@@ -8,10 +8,10 @@
 
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 namespace mv::base {
 
@@ -19,8 +19,8 @@ namespace mv::base {
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(mv_status code, std::string text) : code_(code), text_(text.empty() ? nullptr : std::make_unique<std::string>(std::move(text))) {}
-  Status(const Status& other) : code_(other.code_), text_(other.text_ ? std::make_unique<std::string>(*other.text_) : nullptr) {}
+  [[gnu::noinline]] Status(mv_status code, std::string text) : code_(code), text_(text.empty() ? nullptr : new std::string(std::move(text))) {}
+  Status(const Status& other) : code_(other.code_), text_(other.text_ ? copy(*other.text_) : nullptr) {}
   Status& operator=(const Status& other) { return *this = Status(other); }
   Status(Status&&) noexcept = default;
   Status& operator=(Status&&) noexcept = default;
@@ -47,36 +47,46 @@ class [[nodiscard]] Status {
   }
 
  private:
+  // Errors are rare: what handles their text is not inlined into the thousands of functions that return a Status.
+  struct Delete {
+    [[gnu::noinline]] void operator()(std::string* text) const noexcept { delete text; }
+  };
+  using Text = std::unique_ptr<std::string, Delete>;
+  [[gnu::noinline]] static Text copy(const std::string& text) { return Text(new std::string(text)); }
+
   inline static constinit const std::string kNoText{};
   mv_status code_ = MV_OK;
-  std::unique_ptr<std::string> text_;  ///< null: none
+  Text text_;  ///< null: none
 };
+
+namespace detail {
+[[gnu::noinline]] inline Status format_error(mv_status code, fmt::string_view format, fmt::format_args args) { return Status(code, fmt::vformat(format, args)); }
+}  // namespace detail
 
 /// error(MV_ESHAPE, "table \"{}\": {} values given", name, n)
 template <typename... Args>
 Status error(mv_status code, fmt::format_string<Args...> format, Args&&... args) {
-  return Status(code, fmt::format(format, std::forward<Args>(args)...));
+  return detail::format_error(code, format, fmt::make_format_args(args...));
 }
-
-/// MV_OK, for a Result without an error.
-inline const Status kOk;
 
 /// A value or an error.
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
-  Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {}
+  Result(T value) : value_(std::move(value)) {}
+  Result(Status status) : status_(std::move(status)) {}
 
-  bool ok() const { return state_.index() == 0; }
-  T& value() & { return std::get<0>(state_); }
-  const T& value() const& { return std::get<0>(state_); }
-  T&& value() && { return std::get<0>(std::move(state_)); }
+  bool ok() const { return value_.has_value(); }
+  /// Only if ok().
+  T& value() & { return *value_; }
+  const T& value() const& { return *value_; }
+  T&& value() && { return *std::move(value_); }
   /// MV_OK if there is a value.
-  const Status& status() const { return ok() ? kOk : std::get<1>(state_); }
+  const Status& status() const { return status_; }
 
  private:
-  std::variant<T, Status> state_;
+  std::optional<T> value_;
+  Status status_;
 };
 
 }  // namespace mv::base

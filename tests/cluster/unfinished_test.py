@@ -8,7 +8,7 @@ table = node.array(2, name="merged", merge=True)
 node.barrier()
 if node.worker_id == 0:
     table.add_async(np.ones(2, np.float32))
-    requests = [table.get_async(timeout=0.5) for _ in range({MANY})]
+    requests = [table.get_async(timeout=2) for _ in range({MANY})]
     reasons = set()
     for request in requests:
         try:

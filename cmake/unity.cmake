@@ -44,16 +44,21 @@ function(polyverso_unite_kernels target unit)
   target_sources(${target} PRIVATE ${unit})
 endfunction()
 
-# polyverso_precompile(target [REUSE_FROM other]): for C++ only. Both must be compiled for the same position independence.
+# polyverso_precompile(target [header | REUSE_FROM other]): for C++ only; the core's header if none is given. `other` must be compiled for the same
+# position independence.
 function(polyverso_precompile target)
   if(NOT POLYVERSO_UNITY)
     return()
   endif()
-  if(ARGC GREATER 1)
+  if(ARGC EQUAL 3)
     target_precompile_headers(${target} ${ARGN})
-  else()
-    target_precompile_headers(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/cmake/precompiled.hpp>)
+    return()
   endif()
+  set(header ${CMAKE_SOURCE_DIR}/cmake/precompiled.hpp)
+  if(ARGC EQUAL 2)
+    set(header ${ARGV1})
+  endif()
+  target_precompile_headers(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${header}>)
 endfunction()
 
 # polyverso_unite_tests(target source...): one program of several tests with CMocka that have a main() each; it runs the one by whose name it is

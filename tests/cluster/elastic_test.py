@@ -710,6 +710,44 @@ def test_the_status_is_whole_json_with_vacant_places(cluster):
     server.ends(seconds=10)
 
 
+def test_an_init_that_a_loss_made_fail_is_repeated(cluster):
+    script = """
+node = pv.init()
+store = pv.kvstore.create("dist_sync")
+node.barrier()
+say("up as", store.rank, "of", store.num_workers, "with", node.active_workers)
+while (word := wait_for_word()) != "end":
+    attempt(store.init, word, np.zeros(8, np.float32))
+attempt(store.push, "a", np.ones(8, np.float32))
+out = np.empty(8, np.float32)
+for _ in range(2):  # the key tells of the loss, too
+    attempt(store.pull, "a", out=out)
+say("value", out[0])
+node.shutdown()
+"""
+    job = cluster(2, 3, max_workers=3)
+    servers = [job.server(number) for number in range(3)]
+    nodes = [job.python(rank, script) for rank in range(2)]
+    for node in nodes:
+        up(node)
+    nodes[0].tell("a")
+    nodes[1].kill()
+    endings = [nodes[0].hear_attempt()[1]]
+    while endings[-1] != "ok" and len(endings) < 4:
+        nodes[0].tell("a")
+        endings.append(nodes[0].hear_attempt()[1])
+    assert endings[-1] == "ok" and all("worker 1" in ending and "MV_EPEERLOST" in ending for ending in endings[:-1]), endings
+    nodes[0].tell("a")
+    assert "already initialised" in nodes[0].hear_attempt()[1]
+    nodes[0].tell("end")
+    pushed, _, pulled = (nodes[0].hear_attempt()[1] for _ in range(3))
+    assert (pushed, pulled) == ("ok", "ok")
+    assert nodes[0].hear("value") == "value 1.0"
+    nodes[0].ends()
+    for server in servers:
+        server.ends(seconds=10)
+
+
 # Pushes, saves, loads and takes part in barriers as it is told.
 COMPRESSES = """
 from polyverso import kvstore

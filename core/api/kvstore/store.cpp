@@ -171,16 +171,16 @@ base::Status Store::init(const Keys& keys, const Values& given) {
   // If only one worker has set an optimizer, the pushes of the others must find it. A worker that joins later finds the keys in use: the others have
   // passed this barrier, and their next pushes may wait for its own.
   const bool others_have_begun = node_.identity().is_late && !has_begun_;
-  base::Status met = type_.dist && !others_have_begun ? barrier(base::Nanos(0)) : base::Status();
-  if (met.code() == MV_EINTR) return met;
+  if (type_.dist && !others_have_begun)
+    if (base::Status failed = barrier(base::Nanos(0)); !failed.ok()) return failed;  // the same call again meets the others
   std::lock_guard lock(mutex_);
   for (const EntryRef& entry : entries) entry->is_ready = true;
   recent_names_ = std::move(names);
   recent_ = found;  // most later calls have the same keys
-  return met;
+  return {};
 }
 
-/// Creates the null entries in one operation. An earlier call that a signal interrupted has made the others.
+/// Creates the null entries in one operation. An earlier call that failed, or that a signal interrupted, has made the others.
 base::Status Store::make(const Keys& keys, const Values& values, const Values& given, Entries& entries) {
   std::deque<Tensor> filled;  // row-sparse values as dense ones
   std::vector<api::NewTable> tables;

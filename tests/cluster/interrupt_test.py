@@ -1,5 +1,6 @@
 """Ctrl-C during a blocking call reaches the script, in every language."""
 
+import os
 import shutil
 import signal
 import time
@@ -130,3 +131,16 @@ def test_a_run_that_waits_ends_on_one_interrupt(start, servers):
     job.process.send_signal(signal.SIGINT)
     assert job.finish()[0] == -signal.SIGINT
     assert time.monotonic() - begun < 3
+
+
+def test_an_interrupted_run_does_not_wait_for_a_server_without_workers(start):
+    """A server may go on for the sake of a worker that failed; here it does not even notice that all have gone."""
+    script = "import polyverso as pv; pv.init().barrier(); print('up', flush=True)\nimport time; time.sleep(100)"
+    job = start("run", "-n", "1", "--servers", "1", "--", "python3", "-c", script)
+    job.read_until("up")
+    os.kill(job.pid_of(1), signal.SIGSTOP)
+    begun = time.monotonic()
+    job.process.send_signal(signal.SIGINT)
+    status, _, error = job.finish()
+    assert status == -signal.SIGINT and error.endswith("stopped worker 0, server 0\n"), error
+    assert time.monotonic() - begun < 6  # half of it is the worker's, which tells the server that it leaves

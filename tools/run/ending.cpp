@@ -19,6 +19,9 @@ namespace {
 constexpr uint64_t kGraceMs = 5000;
 /// Servers end by themselves once the workers have ended; they get this long.
 constexpr uint64_t kServerGraceMs = 10000;
+/// The same after an interrupt: a server that goes on for the sake of a worker that failed, or has not yet found out that all have gone, has nobody
+/// left to serve.
+constexpr uint64_t kInterruptedServerMs = 500;
 /// One death makes others fail within milliseconds, and the kernel does not report their order. With --keep-going, a process that was
 /// killed by a signal during this time counts as the cause, before those that only gave up; without it, during the whole time of the
 /// reports.
@@ -63,10 +66,10 @@ void Launcher::on_exited(Child& child) {
     return;
   }
   if (failed) failed_.add(child);
+  if (phase_ == Phase::kInterrupted) return limit_interrupted();
   if (settled_) return follow_failure();
   if (failed) {
     if (failed_.size() > 1) return;
-    if (phase_ == Phase::kInterrupted) return arm_timer(kGraceMs);
     uv_timer_start(
         &settle_, [](uv_timer_t* timer) { static_cast<Launcher*>(timer->data)->settle(); }, kSettleMs, 0);
   } else if (failed_.empty() && !workers_running()) {
@@ -119,7 +122,15 @@ void Launcher::on_signal(int number) {
   for (const auto& child : children_) {
     if (child->running() && !child->process().server) child->signal(number);
   }
-  if (!failed_.empty() || !workers_running()) arm_timer(kGraceMs);
+  limit_interrupted();
+}
+
+/// Workers may take their time to save what they have, unless one has failed already.
+void Launcher::limit_interrupted() {
+  if (!workers_running())
+    arm_timer(kInterruptedServerMs);
+  else if (!failed_.empty() && !uv_is_active(reinterpret_cast<uv_handle_t*>(&timer_)))
+    arm_timer(kGraceMs);
 }
 
 void Launcher::suspend() {

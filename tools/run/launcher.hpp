@@ -65,6 +65,7 @@ class Launcher {
   void settle();
   void end_if_running();
   void follow_failure();
+  void limit_interrupted();
   void end_rest();
   void kill_rest();
   void signal_all(int number);

@@ -748,6 +748,60 @@ node.shutdown()
         server.ends(seconds=10)
 
 
+@pytest.mark.parametrize("one_knows", [False, True])
+def test_two_workers_meet_in_repeated_inits(cluster, one_knows):
+    """Also if one of them had heard of the loss before its first call. While the news spreads, any number of calls may fail."""
+    script = """
+node = pv.init()
+store = pv.kvstore.create("dist_sync")
+node.barrier()
+say("up as", store.rank, "of", store.num_workers, "with", node.active_workers)
+if wait_for_word() == "hear of it":
+    attempt(node.barrier)
+    wait_for_word()
+reasons, initialised = [], False
+while not initialised and len(reasons) < 1000:
+    try:
+        store.init("a", np.zeros(8, np.float32))
+        initialised = True
+    except pv.Error as error:
+        reasons.append(str(error))
+        time.sleep(0.01)
+say("reasons", json.dumps(reasons))
+attempt(store.init, "a", np.zeros(8, np.float32))
+attempt(store.push, "a", np.ones(8, np.float32))
+out = np.empty(8, np.float32)
+for _ in range(2):  # the key reports the loss, too
+    attempt(store.pull, "a", out=out)
+say("value", out[0])
+node.shutdown()
+"""
+    job = cluster(3, 3, max_workers=4)
+    servers = [job.server(number) for number in range(3)]
+    nodes = [job.python(rank, "import json, time\n" + script) for rank in range(3)]
+    for node in nodes:
+        up(node)
+    if one_knows:
+        nodes[2].kill()
+        nodes[1].tell("hear of it")
+        assert "MV_EPEERLOST" in nodes[1].hear_attempt()[1]
+    for node in nodes[:2]:
+        node.tell("go on")
+    if not one_knows:
+        nodes[2].kill()
+    for node in nodes[:2]:
+        reasons = json.loads(node.hear("reasons").removeprefix("reasons "))
+        assert len(reasons) < 1000 and all("worker 2" in reason and "MV_EPEERLOST" in reason for reason in reasons), reasons
+        again, pushed, _, pulled = (node.hear_attempt()[1] for _ in range(4))
+        assert "already initialised" in again
+        assert (pushed, pulled) == ("ok", "ok")
+        assert node.hear("value") == "value 2.0"
+    for node in reversed(nodes[:2]):
+        node.ends()
+    for server in servers:
+        server.ends(seconds=10)
+
+
 # Pushes, saves, loads and takes part in barriers as it is told.
 COMPRESSES = """
 from polyverso import kvstore

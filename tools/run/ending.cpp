@@ -19,8 +19,8 @@ namespace {
 constexpr uint64_t kGraceMs = 5000;
 /// Servers end by themselves once the workers have ended; they get this long.
 constexpr uint64_t kServerGraceMs = 10000;
-/// The same after an interrupt: a server that goes on for the sake of a worker that failed, or has not yet found out that all have gone, has nobody
-/// left to serve.
+/// The same after an interrupt. A server may still wait for the replacement of a worker that failed, or may not have noticed that all have ended;
+/// no worker is left that needs it.
 constexpr uint64_t kInterruptedServerMs = 500;
 /// One death makes others fail within milliseconds, and the kernel does not report their order. With --keep-going, a process that was
 /// killed by a signal during this time counts as the cause, before those that only gave up; without it, during the whole time of the

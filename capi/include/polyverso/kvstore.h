@@ -82,7 +82,7 @@ MV_API mv_status kv_num_workers(kv_store store, int64_t *num_workers);
  *  @return MV_EDISAGREE for a key that exists, or specs that differ between workers; MV_EINVAL for invalid keys;
  *          MV_ESHAPE for a tensor without elements, or for a row-sparse tensor with rows of more than 1 MiB (p3: 128
  *          KiB); MV_ENONFINITE; MV_EPEERLOST or MV_ETIMEOUT if another worker is missing: then make the same call again,
- *          and it goes on with the workers that are left. A lost worker may be told twice */
+ *          and it goes on with the workers that are left. The loss of one worker may be reported by several calls */
 MV_API mv_status kv_init(kv_store store, const kv_keys *keys, const kv_values *values);
 /** Pushes values. They are summed over the tensors of a key and, for dist_sync, over all workers' pushes of the same
  *  number; the sum goes through the key's updater, or replaces the value if there is no optimizer. Returns when the
